@@ -4,15 +4,20 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 LIBDIR  ?= $(PREFIX)/lib
 UNITDIR ?= $(PREFIX)/lib/systemd/system
+# LAB=no leaves hsmux-lab out, which production hosts need not have.
+LAB     ?= yes
 
-.PHONY: help build test demo bench attacks cluster fuzz judges tsan advisories sbom reproduce install uninstall clean lint
+production = -p hsmux-cli -p hsmux-pkcs11
+programs = $(production) -p hsmux-lab
+
+.PHONY: help build test demo bench attacks cluster fuzz judges tsan docs advisories sbom reproduce install uninstall clean lint
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-build: ## The program and the module, optimised, in target/release (installs what a build needs)
+build: ## The programs and the module, optimised, in target/release (installs what a build needs; LAB=no: no hsmux-lab)
 	scripts/deps.sh build
-	cargo build --release --locked -p hsmux-cli -p hsmux-pkcs11
+	cargo build --release --locked $(if $(filter no,$(LAB)),$(production),$(programs))
 
 test: ## Everything that has to hold: format, lints, borders, licences, all tests (installs what they need)
 	scripts/deps.sh test
@@ -24,25 +29,25 @@ lint: ## Format and lints alone
 
 demo: ## A pool of four tokens, a worker killed under load, a report (KEEP=1 leaves it up)
 	scripts/deps.sh demo
-	cargo build --release --locked -p hsmux-cli -p hsmux-pkcs11
+	cargo build --release --locked $(programs)
 	KEEP=$(KEEP) scripts/demo.sh
 
-bench: ## The figures of the README, measured side by side in one run (QUICK=1 for a shorter one)
+bench: ## The figures of docs/performance.md, side by side in one run (QUICK=1 for a shorter one)
 	scripts/deps.sh bench
-	cargo build --release --locked -p hsmux-cli -p hsmux-pkcs11 -p hsmux-standin -p hsmux-suite
+	cargo build --release --locked $(programs) -p hsmux-standin -p hsmux-suite
 	QUICK=$(QUICK) scripts/bench.sh
 
 ATTACKS ?=
 attacks: ## Attacks over loopback, and what an honest user notices (QUICK=1 for a few, ATTACKS="hosts memory" for some)
 	scripts/deps.sh attacks
-	cargo build --release --locked -p hsmux-cli -p hsmux-pkcs11 -p hsmux-standin
+	cargo build --release --locked $(programs) -p hsmux-standin
 	$(as_root) tests/attacks/run $(if $(QUICK),--quick) --bin $(or $(CARGO_TARGET_DIR),target)/release $(ATTACKS)
 
 as_root = $(if $(filter-out 0,$(shell id -u)),sudo)
 choices = TOKENS WORDPRESS FULL RESTART KEYS HSMS TIME KEEP REPORTS TMPDIR CARGO_TARGET_DIR
 cluster: ## A web cluster of three hosts on this machine, and a table of measurements (FAULTS=1, WORDPRESS=1, FULL=1, KEEP=1)
 	scripts/deps.sh $(if $(WORDPRESS),wordpress,cluster)
-	cargo build --release --locked -p hsmux-cli -p hsmux-pkcs11
+	cargo build --release --locked $(programs)
 	$(as_root) env $(foreach choice,$(choices),$(choice)='$($(choice))') scripts/cluster.sh $(if $(FAULTS),faults)
 
 fuzz: ## Fuzz targets with the address sanitizer, by a nightly toolchain (TIME=seconds or RUNS=n for each, TARGET=name)
@@ -52,11 +57,15 @@ fuzz: ## Fuzz targets with the address sanitizer, by a nightly toolchain (TIME=s
 SUITES ?=
 judges: ## Other projects' PKCS#11 tests on a bare token and on pools, compared (SUITES="crypto11 p11test" for some)
 	scripts/deps.sh judges
-	cargo build --release --locked -p hsmux-cli -p hsmux-pkcs11
+	cargo build --release --locked $(programs)
 	scripts/judges.sh $(SUITES)
 
 tsan: ## The tests of wire and pool with the thread sanitizer, by a nightly toolchain with rust-src
 	scripts/tsan.sh
+
+docs: ## The book, from docs/SUMMARY.md, in target/book
+	scripts/deps.sh docs
+	target/tools/bin/mdbook build
 
 advisories: ## Known vulnerabilities of the dependencies, where RustSec's database can be reached
 	scripts/advisories.sh
@@ -68,8 +77,8 @@ sbom: ## A bill of materials (CycloneDX) of what ships, in target/sbom.json
 reproduce: ## Two release builds in two folders, compared byte for byte
 	scripts/reproduce.sh
 
-install: ## What `make build` has built, man pages, completions and systemd unit, under DESTDIR and PREFIX
-	DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' UNITDIR='$(UNITDIR)' scripts/install.sh
+install: ## What `make build` has built, man pages, completions and systemd unit, under DESTDIR and PREFIX (LAB=no)
+	DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' UNITDIR='$(UNITDIR)' LAB='$(LAB)' scripts/install.sh
 
 uninstall: ## What `make install` has installed
 	DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' UNITDIR='$(UNITDIR)' scripts/install.sh --remove

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The figures of the README, side by side in one run. `make bench` builds and calls this; QUICK=1 is shorter
+# The figures of docs/performance.md, side by side in one run. `make bench` builds and calls this; QUICK=1 is shorter
 # and writes nothing down. Arguments are those of the program `figures`.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that a target of the Makefile needs and that are missing:
-# deps.sh build|fuzz|demo|bench|attacks|cluster|wordpress|judges|test
+# deps.sh build|fuzz|demo|bench|attacks|cluster|wordpress|judges|docs|test
 # Tests also have clients that Debian does not have.
 set -euo pipefail
 
@@ -14,13 +14,14 @@ cluster=("${bench[@]}" haproxy curl jq socat)
 # Of MariaDB the programs alone, without the service; php-fpm first, or php brings Apache's module.
 wordpress=("${cluster[@]}" php-fpm php php-mysql mariadb-server-core mariadb-client-core
            wordpress wordpress-theme-twentytwentythree)
+docs=(build-essential python3)
 # gcc and headers for suites in C and Cython; Python 3.12 or newer is asked for by scripts/judges.sh.
 judges=("${build[@]}" softhsm2 opensc gnutls-bin libcmocka-dev libssl-dev dpkg-dev python3 python3-venv golang-go)
 test=("${wordpress[@]}" gnutls-bin libnss3-tools openssh-client openssh-server default-jdk-headless
       python3-pykcs11 python3-hvac python3-prometheus-client python3-grpcio python3-venv golang-go git libnginx-mod-stream
       python3-cbor2 faketime apache2-bin chromium testssl.sh pebble certbot lego)
 
-declare -n wanted=${1:?build, fuzz, demo, bench, attacks, cluster, wordpress, judges or test}
+declare -n wanted=${1:?build, fuzz, demo, bench, attacks, cluster, wordpress, judges, docs or test}
 
 # First, for nothing else helps without it, and no package brings it.
 needed=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' "$(dirname "$0")/../Cargo.toml")
@@ -86,4 +87,15 @@ if [ "$1" = test ]; then
     for client in schemathesis go; do
         "$(dirname "$0")/clients.sh" "$client" >/dev/null
     done
+fi
+
+if [ "$1" = docs ]; then
+    # Not Debian 12's. Without the server that shows a book while it is written.
+    version=0.5.4 root=$(realpath "$(dirname "$0")/..")/target/tools
+    if ! "$root/bin/mdbook" --version 2>/dev/null | grep -qx "mdbook v$version"; then
+        echo "mdbook $version is missing; building it takes some minutes, once"
+        CARGO_TARGET_DIR=$root/build cargo install mdbook --locked --quiet --version "$version" --root "$root" \
+            --no-default-features --features search
+        rm -rf "$root/build"
+    fi
 fi

@@ -1,23 +1,29 @@
 #!/usr/bin/env bash
-# Installs what is built, or with --remove takes it away. `make install` sets the folders.
+# Installs what is built, or with --remove takes it away. `make install` sets the folders. LAB=no leaves hsmux-lab out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 : "${DESTDIR=}" "${PREFIX=/usr/local}" "${LIBDIR=$PREFIX/lib}" "${UNITDIR=$PREFIX/lib/systemd/system}"
 : "${SYSUSERSDIR=$PREFIX/lib/sysusers.d}"
 : "${BUILT=${CARGO_TARGET_DIR:-target}/release}"
+: "${LAB=yes}"
 bin=$PREFIX/bin share=$PREFIX/share
+programs=(hsmux hsmux-lab)
 
 files=(
-    "$bin/hsmux"
     "$LIBDIR/libhsmux_pkcs11.so"
-    "$share/bash-completion/completions/hsmux"
-    "$share/zsh/site-functions/_hsmux"
-    "$share/fish/vendor_completions.d/hsmux.fish"
     "$share/p11-kit/modules/hsmux.module"
     "$UNITDIR/hsmux.service"
     "$SYSUSERSDIR/hsmux.conf"
 )
+for program in "${programs[@]}"; do
+    files+=(
+        "$bin/$program"
+        "$share/bash-completion/completions/$program"
+        "$share/zsh/site-functions/_$program"
+        "$share/fish/vendor_completions.d/$program.fish"
+    )
+done
 
 if [ "${1-}" = --remove ]; then
     for file in "${files[@]}"; do rm -f "$DESTDIR$file"; done
@@ -25,23 +31,27 @@ if [ "${1-}" = --remove ]; then
     exit
 fi
 
-for file in hsmux libhsmux_pkcs11.so; do
+[ "$LAB" != no ] || programs=(hsmux)
+for file in "${programs[@]}" libhsmux_pkcs11.so; do
     [ -f "$BUILT/$file" ] || { echo "$BUILT/$file is not there; first: make build" >&2; exit 1; }
 done
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
-hsmux=$BUILT/hsmux
-"$hsmux" man "$made/man"
-for shell in bash zsh fish; do "$hsmux" completions "$shell" >"$made/$shell"; done
+for program in "${programs[@]}"; do
+    "$BUILT/$program" man "$made/man"
+    for shell in bash zsh fish; do "$BUILT/$program" completions "$shell" >"$made/$program.$shell"; done
+done
 sed "s|@BINDIR@|$bin|" dist/hsmux.service >"$made/hsmux.service"
 printf '# The pool as one token, for every program that uses p11-kit.\nmodule: %s\n' \
     "$LIBDIR/libhsmux_pkcs11.so" >"$made/hsmux.module"
 
-install -Dm755 "$hsmux" "$DESTDIR$bin/hsmux"
+for program in "${programs[@]}"; do
+    install -Dm755 "$BUILT/$program" "$DESTDIR$bin/$program"
+    install -Dm644 "$made/$program.bash" "$DESTDIR$share/bash-completion/completions/$program"
+    install -Dm644 "$made/$program.zsh" "$DESTDIR$share/zsh/site-functions/_$program"
+    install -Dm644 "$made/$program.fish" "$DESTDIR$share/fish/vendor_completions.d/$program.fish"
+done
 install -Dm755 "$BUILT/libhsmux_pkcs11.so" "$DESTDIR$LIBDIR/libhsmux_pkcs11.so"
-install -Dm644 "$made/bash" "$DESTDIR$share/bash-completion/completions/hsmux"
-install -Dm644 "$made/zsh" "$DESTDIR$share/zsh/site-functions/_hsmux"
-install -Dm644 "$made/fish" "$DESTDIR$share/fish/vendor_completions.d/hsmux.fish"
 install -Dm644 "$made/hsmux.module" "$DESTDIR$share/p11-kit/modules/hsmux.module"
 install -Dm644 "$made/hsmux.service" "$DESTDIR$UNITDIR/hsmux.service"
 install -Dm644 dist/hsmux.sysusers "$DESTDIR$SYSUSERSDIR/hsmux.conf"
@@ -51,4 +61,4 @@ install -m644 "$made"/man/*.1 "$DESTDIR$share/man/man1/"
 if [ -z "$DESTDIR" ] && command -v systemd-sysusers >/dev/null; then
     systemd-sysusers "$SYSUSERSDIR/hsmux.conf"
 fi
-echo "hsmux is in $DESTDIR$bin, the module in $DESTDIR$LIBDIR; example: hsmux config example"
+echo "${programs[*]} in $DESTDIR$bin, the module in $DESTDIR$LIBDIR; example: hsmux config example"

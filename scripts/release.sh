@@ -13,4 +13,4 @@ for prefix in "${prefixes[@]}"; do
     CFLAGS="${CFLAGS:-} -ffile-prefix-map=$prefix"
 done
 export RUSTFLAGS CFLAGS CXXFLAGS="${CXXFLAGS:-} $CFLAGS"
-exec cargo build --release --locked -p hsmux-cli -p hsmux-pkcs11 "$@"
+exec cargo build --release --locked -p hsmux-cli -p hsmux-lab -p hsmux-pkcs11 "$@"

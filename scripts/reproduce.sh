@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/hsmux-reproduce.XXXXXX")
 [ -n "${KEEP:-}" ] || trap 'rm -rf "$work"' EXIT
-files=(hsmux libhsmux_pkcs11.so)
+files=(hsmux hsmux-lab libhsmux_pkcs11.so)
 
 build() {
     local source=$work/$1/src

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes a CycloneDX 1.5 bill of materials of the crates in hsmux and libhsmux_pkcs11.so.
+"""Writes a CycloneDX 1.5 bill of materials of the crates in hsmux, hsmux-lab and libhsmux_pkcs11.so.
 
 What ships is what `cargo tree` says: normal dependencies, features and target of the release build. The same
 Cargo.lock gives the same file, byte for byte: there is no time and no random number in it.
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import uuid
 
-PROGRAMS = ["hsmux-cli", "hsmux-pkcs11"]
+PROGRAMS = ["hsmux-cli", "hsmux-lab", "hsmux-pkcs11"]
 TARGET = "x86_64-unknown-linux-gnu"
 
 

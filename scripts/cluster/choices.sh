@@ -23,7 +23,7 @@ for hsms in $HSMS; do
 done
 export TOKENS KEYS HSMS
 
-needs=(hsmux ip unshare nsenter openssl curl jq socat haproxy pkcs11-tool) packages=cluster
+needs=(hsmux hsmux-lab ip unshare nsenter openssl curl jq socat haproxy pkcs11-tool) packages=cluster
 [ "$TOKENS" = cards ] && needs+=(pcscd) || needs+=(softhsm2-util)
 [ -z "${WORDPRESS-}" ] || {
     needs+=(mariadbd mariadb nginx php /usr/share/wordpress/wp-load.php)

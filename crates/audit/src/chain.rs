@@ -1,14 +1,14 @@
-//! The chain: how each line vouches for all before it.
+//! The chain: each line vouches for all lines before it.
 //!
-//! Time falls into epochs, which checkpoints end. Each has a secret, from which three others come,
-//! one way only:
+//! Time falls into epochs, which checkpoints end. Each epoch has a secret, from which three others come, one way
+//! only:
 //!
-//! - the key of its lines' MACs. `mac = HMAC(key, the mac before || the line's body)`. The
-//!   checkpoint discloses it: from then on all can check those lines, and none can change them, for
-//!   the checkpoint is signed and its MAC stands on theirs;
+//! - the key of its lines' MACs. `mac = HMAC(key, the mac before || the line's body)`. The checkpoint discloses it.
+//!   From then on everybody can verify those lines. Nobody can change them: the checkpoint is signed, and its MAC
+//!   depends on theirs;
 //! - the key of its checkpoint's seal, which is never disclosed;
-//! - the next epoch's secret. The old one is then erased, so that a thief of the state folder cannot
-//!   make the seals of the past, while whoever kept an old secret elsewhere can check all since then.
+//! - the next epoch's secret. The old one is then erased, so a thief of the state folder cannot make the seals of the
+//!   past. An owner of an old secret, kept elsewhere, can verify all seals since then.
 
 use std::time::SystemTime;
 
@@ -18,8 +18,8 @@ use serde::Serialize;
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-use crate::keys::Signer;
-use crate::line::{self, Checkpoint, Found, Mac, Why};
+use crate::keys::CheckpointSigner;
+use crate::line::{self, Checkpoint, CheckpointReason, Mac, StartFindings};
 
 /// Checkpoints of a hundred years at one a minute.
 const MOST_STEPS: u64 = 52_560_000;
@@ -45,7 +45,7 @@ fn keyed(key: &Mac) -> Hmac<Sha256> {
 pub struct Epoch {
     /// How many were before it.
     pub number: u64,
-    /// What all else comes from.
+    /// The secret that all others come from.
     pub secret: Secret,
 }
 
@@ -76,7 +76,7 @@ impl Epoch {
         }
     }
 
-    /// A later one; `None` for one before it, or so far after it that only a lie can name it.
+    /// A later epoch; `None` for an earlier one, or for one so late that the number must be false.
     pub fn at(&self, number: u64) -> Option<Self> {
         let steps = number.checked_sub(self.number)?;
         (steps <= MOST_STEPS).then(|| (0..steps).fold(self.clone(), |epoch, _| epoch.next()))
@@ -94,7 +94,7 @@ pub struct Chain {
     pub seq: u64,
     /// The last line's MAC; zeros before the first.
     pub mac: Mac,
-    /// Where it is.
+    /// The current epoch.
     pub epoch: Epoch,
     lines: Hmac<Sha256>,
 }
@@ -126,9 +126,15 @@ impl Chain {
     }
 
     /// Appends a checkpoint to `block`: the epoch ends with it.
-    pub fn checkpoint(&mut self, signer: &Signer, why: Why, found: Found, block: &mut Vec<u8>) {
+    pub fn checkpoint(
+        &mut self,
+        signer: &CheckpointSigner,
+        why: CheckpointReason,
+        found: StartFindings,
+        block: &mut Vec<u8>,
+    ) {
         #[derive(Serialize)]
-        struct What {
+        struct CheckpointLine {
             checkpoint: Checkpoint,
         }
         let start = block.len();
@@ -139,7 +145,7 @@ impl Chain {
             key: *self.epoch.lines(),
             found,
         };
-        self.begin(SystemTime::now(), &What { checkpoint }, block);
+        self.begin(SystemTime::now(), &CheckpointLine { checkpoint }, block);
         let seal = self.epoch.seal(&block[start..]);
         line::field(block, "seal", &seal);
         let sig = signer.sign(&block[start..]);

@@ -1,4 +1,4 @@
-//! What happened, as plain data.
+//! Events as plain data.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// Fields of the line itself, which no act may use for its own.
+/// Fields of the line itself, which acts cannot use.
 const OWN: &[&str] = &[
     "v",
     "seq",
@@ -18,7 +18,7 @@ const OWN: &[&str] = &[
     "sig",
 ];
 
-/// Who did it. What is not known is left out of the line.
+/// The actor of an event. Unknown fields are left out of the line.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Actor {
     /// The user id that the kernel vouches for.
@@ -27,7 +27,7 @@ pub struct Actor {
     /// The process id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
-    /// What the program calls itself.
+    /// The name that the program gives itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     /// The client as it was authenticated over HTTP.
@@ -61,7 +61,7 @@ impl Actor {
         }
     }
 
-    /// The same, which has shown a certificate.
+    /// The same, for a peer that has shown a certificate.
     #[must_use]
     pub fn certificate(mut self, fingerprint: Option<&str>) -> Self {
         self.certificate = fingerprint.map(str::to_owned);
@@ -69,7 +69,7 @@ impl Actor {
     }
 }
 
-/// One thing that happened; it becomes one line.
+/// One event, which becomes one line.
 #[derive(Clone, Debug, Serialize)]
 pub struct Event {
     #[serde(skip)]
@@ -77,7 +77,7 @@ pub struct Event {
     #[serde(flatten, serialize_with = "inner")]
     actor: Arc<Actor>,
     #[serde(flatten)]
-    what: What,
+    what: EventKind,
     #[serde(skip_serializing_if = "Option::is_none")]
     request: Option<String>,
     outcome: String,
@@ -89,7 +89,7 @@ fn inner<S: Serializer>(actor: &Arc<Actor>, to: S) -> Result<S::Ok, S::Error> {
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
-enum What {
+enum EventKind {
     Act(Map<String, Value>),
     Use {
         call: &'static str,
@@ -115,7 +115,7 @@ impl Event {
     pub fn key_use(actor: &Arc<Actor>, call: &'static str, key: impl Into<String>) -> Self {
         Self::new(
             actor,
-            What::Use {
+            EventKind::Use {
                 call,
                 key: key.into(),
                 label: None,
@@ -128,16 +128,16 @@ impl Event {
         )
     }
 
-    /// An administrative act: `act` is its name, `fields` what it was about. A field of the name of
-    /// one of the line's own (`seq`, `time`, ...) is left out.
+    /// An administrative act: `act` is its name, `fields` are its details. A field with the name of one of the line's
+    /// (`seq`, `time`, ...) is left out.
     pub fn act(actor: &Arc<Actor>, act: &str, fields: Map<String, Value>) -> Self {
         let mut map = fields;
         map.retain(|name, _| !OWN.contains(&name.as_str()));
         map.insert("act".into(), act.into());
-        Self::new(actor, What::Act(map))
+        Self::new(actor, EventKind::Act(map))
     }
 
-    fn new(actor: &Arc<Actor>, what: What) -> Self {
+    fn new(actor: &Arc<Actor>, what: EventKind) -> Self {
         Self {
             time: SystemTime::now(),
             actor: Arc::clone(actor),
@@ -150,34 +150,34 @@ impl Event {
     /// With the key's label.
     #[must_use]
     pub fn label(mut self, name: Option<String>) -> Self {
-        if let What::Use { label, .. } = &mut self.what {
+        if let EventKind::Use { label, .. } = &mut self.what {
             *label = name;
         }
         self
     }
 
-    /// With the class of the object that is changed, `private key`: both halves of a pair have one name.
+    /// Adds the class of the changed object, `private key`: both halves of a pair have one name.
     #[must_use]
     pub fn class(mut self, name: Option<&'static str>) -> Self {
-        if let What::Use { class, .. } = &mut self.what {
+        if let EventKind::Use { class, .. } = &mut self.what {
             *class = name;
         }
         self
     }
 
-    /// With the name of the token's object that was made.
+    /// Adds the name of the new token object.
     #[must_use]
     pub fn made(mut self, name: Option<String>) -> Self {
-        if let What::Use { made, .. } = &mut self.what {
+        if let EventKind::Use { made, .. } = &mut self.what {
             *made = name;
         }
         self
     }
 
-    /// With the version of the key, where it has some.
+    /// Adds the version of the key, if it has versions.
     #[must_use]
     pub fn version(mut self, number: Option<u32>) -> Self {
-        if let What::Use { version, .. } = &mut self.what {
+        if let EventKind::Use { version, .. } = &mut self.what {
             *version = number;
         }
         self
@@ -186,29 +186,29 @@ impl Event {
     /// With the mechanism, `CKM_ECDSA`.
     #[must_use]
     pub fn mechanism(mut self, name: Option<String>) -> Self {
-        if let What::Use { mechanism, .. } = &mut self.what {
+        if let EventKind::Use { mechanism, .. } = &mut self.what {
             *mechanism = name;
         }
         self
     }
 
-    /// With the microseconds from the request to its answer.
+    /// Adds the microseconds from the request to its answer.
     #[must_use]
     pub fn took(mut self, us: u64) -> Self {
-        if let What::Use { micros, .. } = &mut self.what {
+        if let EventKind::Use { micros, .. } = &mut self.what {
             *micros = Some(us);
         }
         self
     }
 
-    /// With the id of the request that it was part of.
+    /// Adds the id of the request.
     #[must_use]
     pub fn request(mut self, id: impl Into<String>) -> Self {
         self.request = Some(id.into());
         self
     }
 
-    /// With another outcome than `done`: why it failed, or `begun`.
+    /// Sets an outcome other than `done`: the error, or `begun`.
     #[must_use]
     pub fn outcome(mut self, outcome: impl Into<String>) -> Self {
         self.outcome = outcome.into();

@@ -1,4 +1,4 @@
-//! The file that lines are appended to: a block is in it whole, or not at all.
+//! The file of the trail: a block is written to it as a whole, or not at all.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -12,9 +12,9 @@ pub struct TrailFile {
     path: PathBuf,
     file: File,
     len: u64,
-    /// Whether it does not end with a newline: what comes next begins with one.
+    /// True if it does not end with a newline: the next block begins with one.
     broken_off: bool,
-    /// Whether a part of what could not be written may be at its end.
+    /// True if a part of a failed block may be at its end.
     remains: bool,
 }
 
@@ -44,14 +44,13 @@ impl TrailFile {
         })
     }
 
-    /// Appends lines, which are on disk when this returns if `sync` says so. After an error none of
-    /// them is there.
+    /// Appends lines; with `sync` they are on disk when this returns. After an error none of them is in the file.
     pub fn append(&mut self, lines: &[u8], sync: bool) -> io::Result<()> {
         self.take_back()?;
         let written = self.write(lines, sync);
         if written.is_err() {
             self.remains = true;
-            // Where this fails, too, the next attempt begins with it.
+            // If this fails as well, the next attempt begins with it.
             let _ = self.take_back();
         }
         written
@@ -79,7 +78,7 @@ impl TrailFile {
         Ok(())
     }
 
-    /// Whether its path still leads to it, and all that was written is in it.
+    /// True if the path still leads to this file, and all that was written is in it.
     pub fn is_in_place(&self) -> bool {
         let same = || {
             let (there, here) = (self.path.metadata()?, self.file.metadata()?);
@@ -114,7 +113,7 @@ mod tests {
         file.append(b"one\n", true).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"torn\none\n");
         assert_eq!(file.len(), 9);
-        // As after a write that was broken off.
+        // As after an interrupted write.
         std::fs::write(&path, "torn\none\ntw").unwrap();
         file.remains = true;
         file.append(b"two\n", false).unwrap();

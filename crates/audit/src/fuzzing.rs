@@ -3,19 +3,19 @@
 use std::path::Path;
 
 use crate::keys::PublicKey;
-use crate::verify::{self, Known, Report};
+use crate::verify::{self, TrustAnchors, VerificationReport};
 
-/// What verification finds in these lines, with the key that signed them.
-pub fn verify(lines: &[u8], key: &PublicKey) -> Report {
-    let known = Known {
+/// Verifies these lines with the key that signed them.
+pub fn verify(lines: &[u8], key: &PublicKey) -> VerificationReport {
+    let known = TrustAnchors {
         keys: vec![key.clone()],
-        ..Known::default()
+        ..TrustAnchors::default()
     };
     verify::verify_lines(lines, Path::new("audit.log"), known).expect("memory can be read")
 }
 
-/// The lines that a signature vouches for.
-pub fn signed<'a>(lines: &'a [u8], report: &Report) -> Vec<&'a [u8]> {
+/// The lines before the last valid signature.
+pub fn signed<'a>(lines: &'a [u8], report: &VerificationReport) -> Vec<&'a [u8]> {
     let (Some(first), Some(last)) = (report.first, report.signed_to) else {
         return Vec::new();
     };

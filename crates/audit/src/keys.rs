@@ -1,4 +1,4 @@
-//! The keys of a trail: one to sign, its public half for all, and the secret for a safe.
+//! The keys of a trail: the signing key, its public half, and the secret for a safe.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,16 +12,16 @@ use zeroize::Zeroizing;
 
 use crate::chain::Epoch;
 
-/// Signatures of other things are none of a trail's.
+/// The context of a trail's signatures: a signature over other things never counts.
 const CONTEXT: &[u8] = b"hsmux audit checkpoint 1\n";
 
 /// An Ed25519 key in SubjectPublicKeyInfo is these bytes and the key (RFC 8410, section 4).
 const SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 3, 0x21, 0];
 
 /// Signs checkpoints.
-pub struct Signer(SigningKey);
+pub struct CheckpointSigner(SigningKey);
 
-impl Signer {
+impl CheckpointSigner {
     /// From its 32 secret bytes.
     pub fn new(secret: &[u8; 32]) -> Self {
         Self(SigningKey::from_bytes(secret))
@@ -38,12 +38,12 @@ impl Signer {
     }
 }
 
-/// What checkpoints are verified with. In text: PEM, as `openssl pkey -pubin` reads it.
+/// The key that verifies checkpoints. In text: PEM, as `openssl pkey -pubin` reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicKey(VerifyingKey);
 
 impl PublicKey {
-    /// Whether this key has signed the bytes.
+    /// True if this key has signed the bytes.
     pub(crate) fn verifies(&self, bytes: &[u8], sig: &[u8; 64]) -> bool {
         let message = [CONTEXT, bytes].concat();
         let signature = Signature::from_bytes(sig);
@@ -88,8 +88,8 @@ impl FromStr for PublicKey {
     }
 }
 
-/// The secret of one epoch, for a safe: checks the seals from that epoch on, and could make them.
-/// In text: `hsmux-audit-seal:1:EPOCH:64 hexadecimal digits`.
+/// The secret of one epoch, for a safe: it verifies the seals from that epoch on, and could make them. In text:
+/// `hsmux-audit-seal:1:EPOCH:64 hexadecimal digits`.
 #[derive(Clone)]
 pub struct SealKey(pub(crate) Epoch);
 
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn keys_are_text_and_come_back() {
-        let signer = Signer::new(&[7; 32]);
+        let signer = CheckpointSigner::new(&[7; 32]);
         let public = signer.public();
         assert_eq!(public.to_string().parse::<PublicKey>().unwrap(), public);
         let sig = signer.sign(b"line");

@@ -1,7 +1,7 @@
 //! The form of a line, version 1.
 //!
-//! A line is one JSON object and a newline. Its last fields are always the same, in this order and
-//! without white space, so that the bytes that they vouch for are simply those before them:
+//! A line is one JSON object and a newline. Its last fields are always the same, in this order and without white
+//! space. Each of them vouches for the bytes before it:
 //!
 //! ```text
 //! {"v":1,"seq":7,"time":"...", ...,"mac":"64 hex"}
@@ -18,9 +18,9 @@ pub const VERSION: u32 = 1;
 /// HMAC-SHA-256.
 pub type Mac = [u8; 32];
 
-/// What a line begins with, and what it says.
+/// The common beginning of a line, and its content.
 #[derive(Serialize)]
-struct Body<'a, T: Serialize> {
+struct AuditLine<'a, T: Serialize> {
     v: u32,
     seq: u64,
     time: &'a str,
@@ -28,35 +28,35 @@ struct Body<'a, T: Serialize> {
     what: T,
 }
 
-/// What a checkpoint says: the `checkpoint` of its line.
+/// The content of a checkpoint: the `checkpoint` of its line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// Why there is one now.
-    pub why: Why,
-    /// How many checkpoints there were before it.
+    pub why: CheckpointReason,
+    /// The number of checkpoints before it.
     pub epoch: u64,
     /// The MAC of the line before it, which may be in another file.
     #[serde(with = "hex_field")]
     pub prev: Mac,
-    /// The key of the MACs since the checkpoint before it, this line's among them.
+    /// The key of the MACs since the last checkpoint, including this line's.
     #[serde(with = "hex_field")]
     pub key: Mac,
-    /// What a start found.
+    /// The findings of a start.
     #[serde(flatten)]
-    pub found: Found,
+    pub found: StartFindings,
 }
 
 /// Why there is a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Why {
+pub enum CheckpointReason {
     /// The trail was opened.
     Start,
     /// There were enough lines.
     Lines,
     /// Lines have waited long enough.
     Time,
-    /// The last line of a file, before another one takes its place.
+    /// The last line of a file, before a new file.
     Close,
     /// The first line of a new file.
     Open,
@@ -64,23 +64,23 @@ pub enum Why {
     Stop,
 }
 
-/// What a start found of the run before it.
+/// The findings of a start about the run before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub struct StartFindings {
     /// The run before did not end in order: its last lines may be lost.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unclean: bool,
     /// The file ended within a line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub torn: Option<Torn>,
+    pub torn: Option<TornLine>,
     /// The trail was not as it was left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken: Option<String>,
 }
 
-/// What is left of a line that was not written to its end.
+/// The rest of a line that was not written to its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Torn {
+pub struct TornLine {
     /// Its bytes.
     pub bytes: u64,
     /// Their SHA-256.
@@ -88,7 +88,7 @@ pub struct Torn {
     pub sha256: Mac,
 }
 
-/// Lines that are not there, and uses of keys that were refused, for the trail could not be written.
+/// Lost lines, and uses of keys that were refused, since the trail could not be written.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Gap {
     /// When it began.
@@ -97,13 +97,13 @@ pub struct Gap {
     pub lost: u64,
     /// Uses of keys that were refused.
     pub refused: u64,
-    /// What was wrong.
+    /// The error.
     pub why: String,
 }
 
-/// What verification reads of a line.
+/// The part of a line that verification reads.
 #[derive(Debug, Deserialize)]
-pub struct Parsed {
+pub struct ParsedLine {
     pub v: u32,
     pub seq: u64,
     pub time: String,
@@ -113,18 +113,18 @@ pub struct Parsed {
 
 /// A line's parts, from its end.
 #[derive(Debug)]
-pub struct Parts<'a> {
+pub struct LineParts<'a> {
     /// The bytes that the MAC is over.
     pub body: &'a [u8],
     /// The chain's MAC.
     pub mac: Mac,
     /// A checkpoint's.
-    pub signed: Option<Signed<'a>>,
+    pub signed: Option<CheckpointParts<'a>>,
 }
 
-/// What a checkpoint has beyond other lines.
+/// The fields of a checkpoint beyond those of other lines.
 #[derive(Debug)]
-pub struct Signed<'a> {
+pub struct CheckpointParts<'a> {
     /// The bytes that the seal is over.
     pub sealed: &'a [u8],
     /// HMAC with the epoch's seal key.
@@ -139,13 +139,13 @@ pub struct Signed<'a> {
 pub fn begin(block: &mut Vec<u8>, seq: u64, time: SystemTime, what: &impl Serialize) {
     let time = humantime::format_rfc3339_micros(time).to_string();
     let start = block.len();
-    let body = Body {
+    let body = AuditLine {
         v: VERSION,
         seq,
         time: &time,
         what,
     };
-    // Writing to memory does not fail, and maps have strings as keys; if it did, the line would say so.
+    // Writing to memory cannot fail, and maps have strings as keys; an error would appear in the line.
     if let Err(error) = serde_json::to_writer(&mut *block, &body) {
         block.truncate(start);
         let error = serde_json::Value::from(error.to_string());
@@ -166,14 +166,14 @@ pub fn end(block: &mut Vec<u8>) {
     block.extend_from_slice(b"}\n");
 }
 
-/// Takes a line apart, without its newline; `None` where it has not the form.
-pub fn parts(line: &[u8]) -> Option<Parts<'_>> {
+/// Splits a line without its newline; `None` if it has another form.
+pub fn parts(line: &[u8]) -> Option<LineParts<'_>> {
     let rest = line.strip_suffix(b"}")?;
     let mut signed = None;
     let mut rest = rest;
     if let Some((before, sig)) = take(rest, "sig") {
         let (sealed, seal) = take(before, "seal")?;
-        signed = Some(Signed {
+        signed = Some(CheckpointParts {
             sealed,
             seal,
             before,
@@ -182,10 +182,10 @@ pub fn parts(line: &[u8]) -> Option<Parts<'_>> {
         rest = sealed;
     }
     let (body, mac) = take(rest, "mac")?;
-    Some(Parts { body, mac, signed })
+    Some(LineParts { body, mac, signed })
 }
 
-/// Takes `,"name":"hex"` from the end. Only lower case is the form, so that no byte can be another.
+/// Takes `,"name":"hex"` from the end. Upper case is refused, so that each byte has one form.
 fn take<'a, const N: usize>(text: &'a [u8], name: &str) -> Option<(&'a [u8], [u8; N])> {
     let text = text.strip_suffix(b"\"")?;
     let (rest, digits) = text.split_at_checked(text.len().checked_sub(2 * N)?)?;

@@ -1,4 +1,4 @@
-//! Between those who have something to record and the one who writes it.
+//! The queue between the callers and the writer.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,84 +11,84 @@ use parking_lot::{Condvar, Mutex};
 use crate::event::Event;
 use crate::line::Gap;
 
-/// Lines that may wait for the disk.
+/// The number of lines that may wait for the disk.
 pub const WAITING: usize = 64 << 10;
 
 /// Lines that are written at once.
 pub const BATCH: usize = 10_000;
 
-/// What somebody waits for.
+/// The result that a caller waits for.
 pub type Ticket = SyncSender<Result<()>>;
 
 /// A line to be.
-pub struct Entry {
+pub struct QueueEntry {
     pub event: Event,
-    /// Who waits until it is on disk.
+    /// The caller that waits until the line is on disk.
     pub ticket: Option<Ticket>,
-    /// What becomes of it when it cannot be written.
-    pub fate: Fate,
+    /// The effect of a failed write.
+    pub fate: OnWriteError,
 }
 
-/// What becomes of a line that cannot be written.
+/// The effect of a failed write on its line.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum OnWriteError {
     /// It is tried again.
     Stays,
-    /// It is tried again, or counted as lost, as the configuration says.
+    /// It is tried again or counted as lost, by the configuration.
     ByPolicy,
-    /// Whoever waits for it is told, and does not do it.
+    /// The caller gets the error, and does not act.
     Withdrawn,
 }
 
-/// What there is to do.
+/// The work for the writer.
 #[derive(Default)]
-pub struct Work {
-    pub entries: Vec<Entry>,
+pub struct WriteBatch {
+    pub entries: Vec<QueueEntry>,
     pub reopen: Option<Ticket>,
-    /// The end: nothing comes after these entries.
+    /// True at the end: no entries follow.
     pub last: bool,
 }
 
 /// Shared by the trail and its writer.
 pub struct Queue {
-    inner: Mutex<Inner>,
+    inner: Mutex<QueueState>,
     wake: Condvar,
-    /// Whether the trail cannot be written, or not as fast as it would have to be.
+    /// True while the trail cannot be written, or not fast enough.
     trouble: AtomicBool,
-    /// Whether keys are then not used.
+    /// True if keys are then not used.
     pub stops: AtomicBool,
-    /// How long lines stay without a checkpoint, in milliseconds.
+    /// The longest time of lines without a checkpoint, in milliseconds.
     pub checkpoint_ms: AtomicU64,
-    gap: Mutex<Option<Missed>>,
+    gap: Mutex<Option<LostLines>>,
     lost: AtomicU64,
     refused: AtomicU64,
 }
 
 #[derive(Default)]
-struct Inner {
-    entries: VecDeque<Entry>,
+struct QueueState {
+    entries: VecDeque<QueueEntry>,
     reopen: Option<Ticket>,
     /// Somebody waits.
     urgent: bool,
-    writer: Life,
-    /// Whether the writer sleeps until it is woken: it is then woken once, which costs a system call.
+    writer: WriterState,
+    /// True while the writer sleeps. It is woken only then, since that costs a system call.
     asleep: bool,
 }
 
 /// The writer's.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-enum Life {
+enum WriterState {
     #[default]
     Writes,
     /// It ends when all is written.
     Stops,
-    /// Nobody writes any more.
+    /// The writer's thread has ended.
     Ended,
 }
 
-/// What a gap's line will say.
+/// The content of a gap's line.
 #[derive(Clone)]
-struct Missed {
+struct LostLines {
     since: SystemTime,
     lost: u64,
     refused: u64,
@@ -109,21 +109,21 @@ impl Queue {
         }
     }
 
-    /// Puts a line in, and never waits. One for which there is no place is counted as lost.
-    pub fn put(&self, entry: Entry) {
+    /// Adds a line, and never waits. A line that finds the queue full is counted as lost.
+    pub fn put(&self, entry: QueueEntry) {
         let mut inner = self.inner.lock();
-        if inner.writer == Life::Ended {
-            // Whoever waits for it is told by the end of the ticket.
+        if inner.writer == WriterState::Ended {
+            // The end of the ticket tells the caller.
             return;
         }
         let waiting = inner.entries.len();
-        // What was admitted before the queue was full still has its place.
+        // Lines that were admitted before the queue was full still have room.
         let stops = self.stops.load(Ordering::Relaxed);
         let places = if stops { 2 * WAITING } else { WAITING };
         if waiting >= WAITING {
             self.trouble.store(true, Ordering::Relaxed);
         }
-        if waiting >= places && entry.fate == Fate::ByPolicy {
+        if waiting >= places && entry.fate == OnWriteError::ByPolicy {
             drop(inner);
             return self.miss("lines came faster than they could be written", 1, 0);
         }
@@ -132,10 +132,10 @@ impl Queue {
         self.rouse(inner);
     }
 
-    /// Has the writer look whether the file is still in its place.
+    /// Makes the writer check that the file is still in its place.
     pub fn reopen(&self, ticket: Ticket) {
         let mut inner = self.inner.lock();
-        if inner.writer == Life::Ended {
+        if inner.writer == WriterState::Ended {
             return;
         }
         inner.reopen = Some(ticket);
@@ -143,15 +143,15 @@ impl Queue {
         self.rouse(inner);
     }
 
-    /// Has the writer end when all is written.
+    /// Makes the writer end when all is written.
     pub fn stop(&self) {
         let mut inner = self.inner.lock();
-        inner.writer = Life::Stops;
+        inner.writer = WriterState::Stops;
         inner.urgent = true;
         self.rouse(inner);
     }
 
-    fn rouse(&self, mut inner: parking_lot::MutexGuard<'_, Inner>) {
+    fn rouse(&self, mut inner: parking_lot::MutexGuard<'_, QueueState>) {
         let wake = inner.urgent || inner.asleep;
         inner.asleep = false;
         drop(inner);
@@ -160,9 +160,9 @@ impl Queue {
         }
     }
 
-    /// For the writer: waits for something to do, or until `deadline`. Lines gather until `not_before`, if
-    /// nobody waits for one.
-    pub fn take(&self, not_before: Instant, deadline: Option<Instant>) -> Work {
+    /// For the writer: waits for work, or until `deadline`. Lines gather until `not_before`, unless a caller waits
+    /// for one.
+    pub fn take(&self, not_before: Instant, deadline: Option<Instant>) -> WriteBatch {
         let mut inner = self.inner.lock();
         while !inner.urgent && Instant::now() < not_before {
             self.wake.wait_until(&mut inner, not_before);
@@ -180,25 +180,25 @@ impl Queue {
         let entries = inner.entries.drain(..count).collect();
         let more = !inner.entries.is_empty();
         inner.urgent = more && inner.urgent;
-        Work {
+        WriteBatch {
             entries,
             reopen: inner.reopen.take(),
-            last: inner.writer == Life::Stops && !more,
+            last: inner.writer == WriterState::Stops && !more,
         }
     }
 
-    /// Puts back what could not be written.
-    pub fn put_back(&self, entries: Vec<Entry>) {
+    /// Puts back lines that could not be written.
+    pub fn put_back(&self, entries: Vec<QueueEntry>) {
         let mut inner = self.inner.lock();
         for entry in entries.into_iter().rev() {
             inner.entries.push_front(entry);
         }
     }
 
-    /// The writer ends; answers how many lines are lost with it.
+    /// Ends the writer; returns the number of lines that are lost with it.
     pub fn end(&self) -> usize {
         let mut inner = self.inner.lock();
-        inner.writer = Life::Ended;
+        inner.writer = WriterState::Ended;
         std::mem::take(&mut inner.entries).len()
     }
 
@@ -207,12 +207,12 @@ impl Queue {
         self.inner.lock().entries.len()
     }
 
-    /// Whether a key may be used now. Costs a load where all is well.
+    /// True if a key may be used now. Costs one load in the normal case.
     pub fn admits(&self) -> bool {
         !self.trouble.load(Ordering::Relaxed) || !self.stops.load(Ordering::Relaxed)
     }
 
-    /// Says that writing is in trouble, or no longer.
+    /// Sets or clears the trouble of writing.
     pub fn set_trouble(&self, why: Option<&str>) {
         if let Some(why) = why {
             self.miss(why, 0, 0);
@@ -220,10 +220,10 @@ impl Queue {
         self.trouble.store(why.is_some(), Ordering::Relaxed);
     }
 
-    /// Counts what is not there, or was not done.
+    /// Counts lost lines and refused uses.
     pub fn miss(&self, why: &str, lost: u64, refused: u64) {
         let mut gap = self.gap.lock();
-        let gap = gap.get_or_insert_with(|| Missed {
+        let gap = gap.get_or_insert_with(|| LostLines {
             since: SystemTime::now(),
             lost: 0,
             refused: 0,
@@ -235,7 +235,7 @@ impl Queue {
         self.refused.fetch_add(refused, Ordering::Relaxed);
     }
 
-    /// What is missing, for a line that says so.
+    /// The gap so far, for its line.
     pub fn gap(&self) -> Option<Gap> {
         let gap = self.gap.lock().clone()?;
         Some(Gap {
@@ -246,12 +246,12 @@ impl Queue {
         })
     }
 
-    /// That line is written; what came meanwhile is another gap.
+    /// The gap's line is written; what was lost meanwhile is another gap.
     pub fn told(&self, told: &Gap) {
         let mut gap = self.gap.lock();
         let left = gap.take().and_then(|gap| {
             let (lost, refused) = (gap.lost - told.lost, gap.refused - told.refused);
-            (lost + refused > 0).then_some(Missed {
+            (lost + refused > 0).then_some(LostLines {
                 lost,
                 refused,
                 ..gap
@@ -266,7 +266,7 @@ impl Queue {
         (count(&self.lost), count(&self.refused))
     }
 
-    /// How long lines stay without a checkpoint.
+    /// The longest time of lines without a checkpoint.
     pub fn checkpoint(&self) -> Duration {
         Duration::from_millis(self.checkpoint_ms.load(Ordering::Relaxed))
     }

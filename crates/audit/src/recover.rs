@@ -1,4 +1,4 @@
-//! From how the last run ended to where the next one goes on.
+//! Recovery: from the end of the last run to the start of the next.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -7,34 +7,34 @@ use std::path::{Path, PathBuf};
 use hsmux_token::Result;
 use sha2::{Digest, Sha256};
 
+use crate::audit_folder::SavedChain;
 use crate::chain::{Chain, Epoch};
-use crate::line::{self, Found, Parsed, Torn, Why};
-use crate::state::Kept;
+use crate::line::{self, CheckpointReason, ParsedLine, StartFindings, TornLine};
 
-/// A checkpoint has its MAC within so many bytes of its end.
+/// The MAC of a checkpoint is within so many bytes of its end.
 const CHECKPOINT_END: u64 = 512;
 
-/// A file without a record is looked at so far from its end.
+/// The search range in a file without a record, from its end.
 const LAST_LINES: u64 = 1 << 20;
 
-/// Where to go on, and what the first checkpoint says of it.
-pub struct Recovered {
+/// The state to continue from, and what the first checkpoint says of it.
+pub struct RecoveredTrail {
     /// The end of the chain.
     pub chain: Chain,
-    /// What was found.
-    pub found: Found,
+    /// The findings.
+    pub found: StartFindings,
 }
 
-/// Finds the end of the chain: the last checkpoint that is kept, and what follows it in its file.
-pub fn recover(kept: Option<&Kept>, path: &Path) -> Result<Recovered> {
+/// Finds the end of the chain: the saved checkpoint, and the lines after it in its file.
+pub fn recover(kept: Option<&SavedChain>, path: &Path) -> Result<RecoveredTrail> {
     let Some(kept) = kept else {
         return anew(path);
     };
-    let mut recovered = Recovered {
+    let mut recovered = RecoveredTrail {
         chain: kept.chain(),
-        found: Found {
+        found: StartFindings {
             unclean: !kept.stopped,
-            ..Found::default()
+            ..StartFindings::default()
         },
     };
     let followed = left_at(kept, path)
@@ -52,29 +52,29 @@ pub fn recover(kept: Option<&Kept>, path: &Path) -> Result<Recovered> {
     Ok(recovered)
 }
 
-/// No chain is kept: a new one, after what there is.
-fn anew(path: &Path) -> Result<Recovered> {
+/// Without a saved chain a new one starts after the existing lines.
+fn anew(path: &Path) -> Result<RecoveredTrail> {
     let text = end_of(path, u64::MAX, LAST_LINES).unwrap_or_default();
     let last = text.split(|byte| *byte == b'\n').rev().find_map(|line| {
         let parts = line::parts(line)?;
-        let parsed: Parsed = serde_json::from_slice(line).ok()?;
+        let parsed: ParsedLine = serde_json::from_slice(line).ok()?;
         Some((parsed.seq, parts.mac))
     });
     let broken = last.map(|(seq, _)| {
         format!("nothing is kept of the chain that ends with line {seq}; its keys are new ones")
     });
     let (seq, mac) = last.unwrap_or_default();
-    Ok(Recovered {
+    Ok(RecoveredTrail {
         chain: Chain::after(seq, mac, Epoch::first()?),
-        found: Found {
+        found: StartFindings {
             broken,
-            ..Found::default()
+            ..StartFindings::default()
         },
     })
 }
 
-/// The file that the chain was left in: it may have another name by now.
-fn left_at(kept: &Kept, path: &Path) -> Option<PathBuf> {
+/// The file of the saved chain, which may have another name by now.
+fn left_at(kept: &SavedChain, path: &Path) -> Option<PathBuf> {
     let named = [path, &kept.file];
     let rotated = named.iter().flat_map(|path| siblings(path));
     let mut all = named.iter().map(|path| path.to_path_buf()).chain(rotated);
@@ -99,7 +99,7 @@ pub fn siblings(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn ends_with_the_head(file: &Path, kept: &Kept) -> io::Result<bool> {
+fn ends_with_the_head(file: &Path, kept: &SavedChain) -> io::Result<bool> {
     if kept.head.seq == 0 {
         return Ok(file.metadata()?.len() >= kept.offset);
     }
@@ -108,7 +108,7 @@ fn ends_with_the_head(file: &Path, kept: &Kept) -> io::Result<bool> {
     Ok(end.contains(&hex::encode(kept.head.mac)) && end.ends_with('\n'))
 }
 
-/// As many bytes before an offset, or before the file's end. What is no file has none: a device may
+/// As many bytes before an offset, or before the file's end. Other files than regular ones give none: a device may
 /// have no end.
 fn end_of(file: &Path, offset: u64, count: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
@@ -123,8 +123,8 @@ fn end_of(file: &Path, offset: u64, count: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-impl Recovered {
-    /// Takes in the lines from there on, as far as they are the chain's own.
+impl RecoveredTrail {
+    /// Reads the lines from there on, as far as they belong to the chain.
     fn follow(&mut self, file: &Path, offset: u64) -> io::Result<()> {
         if !file.metadata()?.is_file() {
             return Ok(());
@@ -135,7 +135,7 @@ impl Recovered {
         let mut line = Vec::new();
         while lines.read_until(b'\n', &mut line)? > 0 {
             let Some(whole) = line.strip_suffix(b"\n") else {
-                self.found.torn = Some(Torn {
+                self.found.torn = Some(TornLine {
                     bytes: line.len() as u64,
                     sha256: Sha256::digest(&line).into(),
                 });
@@ -147,7 +147,7 @@ impl Recovered {
                 self.found.broken = Some(why);
                 break;
             };
-            self.found.unclean = line_is != Accepted::Stop;
+            self.found.unclean = line_is != LineRole::Stop;
             line.clear();
         }
         self.found.unclean |= self.found.torn.is_some();
@@ -155,29 +155,29 @@ impl Recovered {
     }
 }
 
-/// What a line of the chain's own is.
+/// The role of a line of the chain itself.
 #[derive(PartialEq, Eq)]
-enum Accepted {
+enum LineRole {
     Stop,
     Other,
 }
 
 impl Chain {
-    /// Takes in the next line, if it is the chain's own.
-    fn accept(&mut self, line: &[u8]) -> Option<Accepted> {
+    /// Reads the next line, if it belongs to the chain.
+    fn accept(&mut self, line: &[u8]) -> Option<LineRole> {
         let parts = line::parts(line)?;
-        let parsed: Parsed = serde_json::from_slice(line).ok()?;
+        let parsed: ParsedLine = serde_json::from_slice(line).ok()?;
         if parsed.seq != self.seq + 1 || parts.mac != self.mac_of(parts.body) {
             return None;
         }
         (self.seq, self.mac) = (parsed.seq, parts.mac);
         let Some(checkpoint) = parsed.checkpoint else {
-            return Some(Accepted::Other);
+            return Some(LineRole::Other);
         };
         *self = Self::after(self.seq, self.mac, self.epoch.next());
         Some(match checkpoint.why {
-            Why::Stop => Accepted::Stop,
-            _ => Accepted::Other,
+            CheckpointReason::Stop => LineRole::Stop,
+            _ => LineRole::Other,
         })
     }
 }

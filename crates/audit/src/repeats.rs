@@ -1,5 +1,5 @@
-//! What somebody tries in vain again and again, as a trail has it: the first of a minute are lines, the others are a
-//! number. Nobody who may do nothing fills the trail.
+//! Repeated failures of one client on a trail: the first ones of a minute are lines, the others a number. A client
+//! without rights cannot fill the trail.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,26 +8,26 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
-/// Those of now, each with how often they have come since their first time.
-pub struct Repeats<K>(Mutex<HashMap<Option<K>, Tally>>);
+/// Current counts, each since its first time.
+pub struct Repeats<K>(Mutex<HashMap<Option<K>, RepeatTally>>);
 
-struct Tally {
+struct RepeatTally {
     since: Instant,
     heard: u64,
     more: u64,
 }
 
-/// How often something has come since its first time, and in how many seconds.
+/// A count since the first time, and the seconds since then.
 #[derive(Clone, Copy, Debug)]
-pub struct Count {
+pub struct RepeatCount {
     more: u64,
     seconds: u64,
 }
 
-/// How long they are counted before they are a line.
+/// The time of counting, before the count becomes a line.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// So many at once; what others do is counted under `None`.
+/// The number of separate counts; the rest is counted under `None`.
 const MANY: usize = 1000;
 
 impl<K> Default for Repeats<K> {
@@ -37,28 +37,30 @@ impl<K> Default for Repeats<K> {
 }
 
 impl<K: Eq + Hash> Repeats<K> {
-    /// Counts one; whether it is one that has a line of its own. `None` stands for all who are not told apart.
+    /// Counts one; returns whether it has a line to itself. `None` means all clients that cannot be told apart.
     pub fn is_first(&self, who: Option<K>) -> bool {
         self.is_among(who, 1)
     }
 
-    /// The same where so many have one.
+    /// The same, when all separate counts are in use.
     pub fn is_among(&self, who: Option<K>, lines: u64) -> bool {
         let mut tallies = self.0.lock();
         let crowded = tallies.len() >= MANY && !tallies.contains_key(&who);
-        let tally = tallies.entry(who.filter(|_| !crowded)).or_insert(Tally {
-            since: Instant::now(),
-            heard: 0,
-            more: 0,
-        });
+        let tally = tallies
+            .entry(who.filter(|_| !crowded))
+            .or_insert(RepeatTally {
+                since: Instant::now(),
+                heard: 0,
+                more: 0,
+            });
         let heard = tally.heard < lines;
         tally.heard += u64::from(heard);
         tally.more += u64::from(!heard);
         heard
     }
 
-    /// What was counted of those whose minute is over; of all at the end.
-    pub fn over(&self, end: bool) -> Vec<(Option<K>, Count)> {
+    /// The counts of those whose minute is over, or of all at the end.
+    pub fn over(&self, end: bool) -> Vec<(Option<K>, RepeatCount)> {
         let mut tallies = self.0.lock();
         let over = tallies.extract_if(|_, tally| end || tally.since.elapsed() >= MINUTE);
         let counted = over.filter(|(_, tally)| tally.more > 0);
@@ -66,17 +68,17 @@ impl<K: Eq + Hash> Repeats<K> {
     }
 }
 
-impl Tally {
-    fn count(&self) -> Count {
-        Count {
+impl RepeatTally {
+    fn count(&self) -> RepeatCount {
+        RepeatCount {
             more: self.more,
             seconds: self.since.elapsed().as_secs().max(1),
         }
     }
 }
 
-impl Count {
-    /// The fields of a line that says so.
+impl RepeatCount {
+    /// The fields of the count's line.
     pub fn fields(self) -> Map<String, Value> {
         let fields = [("count", self.more), ("seconds", self.seconds)];
         let fields = fields.map(|(name, number)| (name.to_owned(), Value::from(number)));

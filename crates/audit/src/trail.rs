@@ -1,4 +1,4 @@
-//! The trail, as those see it who have something to record.
+//! The trail for its callers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use hsmux_token::{Error, Kind, Result, Scope, ck};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use crate::audit_folder::{AuditFolder, Head};
 use crate::event::Event;
-use crate::queue::{Entry, Fate, Queue, Ticket};
-use crate::state::{Head, Keeper};
-use crate::writer::Writer;
+use crate::queue::{OnWriteError, Queue, QueueEntry, Ticket};
+use crate::writer::TrailWriter;
 
-/// What becomes of the use of keys when the trail cannot be written.
+/// The effect of a failing trail on the use of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnFailure {
     /// Keys are not used until it can be written again.
     Stop,
-    /// They are used, and lines that are lost are counted.
+    /// Keys are used, and lost lines are counted.
     Continue,
 }
 
@@ -33,37 +33,37 @@ impl OnFailure {
     }
 }
 
-/// What a trail needs to know.
+/// The settings of a trail.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where the lines go.
+    /// The file of the lines.
     pub file: PathBuf,
     /// The state folder, which is there.
     pub state: PathBuf,
-    /// Whether each use of a key is a line.
+    /// True if each use of a key is a line.
     pub uses: bool,
-    /// What a failure means for those uses.
+    /// The effect of a failure on those uses.
     pub on_failure: OnFailure,
-    /// How long lines may stay without a signed checkpoint.
+    /// The longest time of lines without a signed checkpoint.
     pub checkpoint: Duration,
 }
 
 /// How a trail is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Status {
+pub struct TrailStatus {
     /// Its file.
     pub file: PathBuf,
     /// The last line that is written.
     pub head: Head,
-    /// Whether each use of a key is a line.
+    /// True if each use of a key is a line.
     pub uses: bool,
-    /// What a failure means for those uses.
+    /// The effect of a failure on those uses.
     pub on_failure: OnFailure,
     /// Lines that wait to be written.
     pub waiting: usize,
     /// Lines lost since the start.
     pub lost: u64,
-    /// Uses of keys, changes and acts refused since the start, for the trail could not be written.
+    /// Uses of keys, changes and acts refused since the start, since the trail could not be written.
     pub refused: u64,
     /// Why it cannot be written now.
     pub problem: Option<String>,
@@ -73,23 +73,23 @@ pub struct Status {
 pub struct Trail {
     file: PathBuf,
     uses: AtomicBool,
-    shared: Arc<Shared>,
+    shared: Arc<TrailState>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the trail's writer tells.
-pub struct Shared {
+/// The state that the trail and its writer share.
+pub struct TrailState {
     pub queue: Queue,
     pub head: Mutex<Head>,
     pub problem: Mutex<Option<String>>,
 }
 
 impl Trail {
-    /// Opens the trail where its last run has left it. Fails where the file cannot be opened, or
-    /// another process writes it; that the disk is full is no reason, but a [problem](Status).
+    /// Opens the trail at the end of its last run. Fails if the file cannot be opened, or another process writes it.
+    /// A full disk is no failure, but a [problem](TrailStatus).
     pub fn open(settings: &Settings) -> Result<Self> {
-        let keeper = Keeper::of(&settings.state);
-        let shared = Arc::new(Shared {
+        let folder = AuditFolder::of(&settings.state);
+        let shared = Arc::new(TrailState {
             queue: Queue::new(),
             head: Mutex::new(Head {
                 seq: 0,
@@ -97,7 +97,7 @@ impl Trail {
             }),
             problem: Mutex::default(),
         });
-        let mut writer = Writer::open(&settings.file, keeper, Arc::clone(&shared))?;
+        let mut writer = TrailWriter::open(&settings.file, folder, Arc::clone(&shared))?;
         let trail = Self {
             file: settings.file.clone(),
             uses: AtomicBool::new(false),
@@ -113,7 +113,7 @@ impl Trail {
         Ok(trail)
     }
 
-    /// Takes over all settings but file and state folder.
+    /// Applies all settings except file and state folder.
     pub fn change(&self, settings: &Settings) {
         self.uses.store(settings.uses, Ordering::Relaxed);
         let queue = &self.shared.queue;
@@ -123,18 +123,18 @@ impl Trail {
         queue.checkpoint_ms.store(checkpoint, Ordering::Relaxed);
     }
 
-    /// Whether each use of a key is to be recorded. Costs a load: ask before making an [`Event`].
+    /// True if each use of a key is to be recorded. Costs one load: ask before making an [`Event`].
     pub fn wants_uses(&self) -> bool {
         self.uses.load(Ordering::Relaxed)
     }
 
-    /// Whether [`admit`](Self::admit) lets a key be used now; nothing is counted.
+    /// True if [`admit`](Self::admit) allows the use of a key now; nothing is counted.
     pub fn admits(&self) -> bool {
         self.shared.queue.admits()
     }
 
-    /// Whether a key may be used or a token's object be changed now: ask before what is to be recorded. The
-    /// error is for the caller: CKR_DEVICE_MEMORY, and that the service is not available for now.
+    /// Allows the use of a key or the change of a token's object, or refuses it: ask before an act that is to be
+    /// recorded. The error is for the caller: CKR_DEVICE_MEMORY, and that the service is unavailable for now.
     pub fn admit(&self) -> Result<()> {
         if self.admits() {
             return Ok(());
@@ -150,32 +150,31 @@ impl Trail {
         Err(Error::new(Scope::Pool, kind, message))
     }
 
-    /// Records what has happened. Never waits; a few milliseconds later it is in the file, a second
-    /// later on disk.
+    /// Records an event. Never waits; a few milliseconds later it is in the file, a second later on disk.
     pub fn record(&self, event: Event) {
-        self.shared.queue.put(Entry {
+        self.shared.queue.put(QueueEntry {
             event,
             ticket: None,
-            fate: Fate::ByPolicy,
+            fate: OnWriteError::ByPolicy,
         });
     }
 
-    /// Records what has been done; on disk when this returns. After an error the line is tried again.
+    /// Records a completed act; on disk when this returns. After an error the line is tried again.
     pub fn commit(&self, event: Event) -> Result<()> {
-        self.wait_for(event, Fate::Stays)
+        self.wait_for(event, OnWriteError::Stays)
     }
 
-    /// Records what is about to be done; on disk when this returns. After an error it must not be done,
-    /// and there is no line.
+    /// Records an act that is about to be done; the line is on disk when this returns. After an error the act must
+    /// not be done, and it has no line.
     pub fn announce(&self, event: Event) -> Result<()> {
-        let announced = self.wait_for(event, Fate::Withdrawn);
+        let announced = self.wait_for(event, OnWriteError::Withdrawn);
         announced.map_err(|error| not_begun(&error, ""))
     }
 
-    /// The same of what is done all the same with [`OnFailure::Continue`]: a line that cannot be written is then
-    /// counted as lost, and no error.
+    /// Like [`announce`](Self::announce), but with [`OnFailure::Continue`] a line that cannot be written is counted
+    /// as lost, and the act goes on.
     pub fn announce_by_policy(&self, event: Event) -> Result<()> {
-        let Err(error) = self.wait_for(event, Fate::Withdrawn) else {
+        let Err(error) = self.wait_for(event, OnWriteError::Withdrawn) else {
             return Ok(());
         };
         let queue = &self.shared.queue;
@@ -189,9 +188,9 @@ impl Trail {
         Err(not_begun(&error, or))
     }
 
-    fn wait_for(&self, event: Event, fate: Fate) -> Result<()> {
+    fn wait_for(&self, event: Event, fate: OnWriteError) -> Result<()> {
         let (ticket, answer) = sync_channel(1);
-        self.shared.queue.put(Entry {
+        self.shared.queue.put(QueueEntry {
             event,
             ticket: Some(ticket),
             fate,
@@ -199,8 +198,8 @@ impl Trail {
         self.answer(&answer)
     }
 
-    /// Looks whether a rotation of logs has put another file in the place of this one. Fails where
-    /// that cannot be opened; the trail then goes on in the old one.
+    /// Checks whether a rotation of logs has replaced the file. Fails if the new one cannot be opened; the trail then
+    /// continues in the old one.
     pub fn reopen(&self) -> Result<()> {
         let (ticket, answer): (Ticket, _) = sync_channel(1);
         self.shared.queue.reopen(ticket);
@@ -214,7 +213,7 @@ impl Trail {
         })
     }
 
-    /// Writes what waits, and a last checkpoint; nothing is recorded afterwards.
+    /// Writes the waiting lines and a last checkpoint; later events are dropped.
     pub fn close(&self) {
         let writer = self.writer.lock().take();
         if let Some(writer) = writer {
@@ -224,11 +223,11 @@ impl Trail {
     }
 
     /// How it is.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> TrailStatus {
         let queue = &self.shared.queue;
         let (lost, refused) = queue.missed();
         let stops = queue.stops.load(Ordering::Relaxed);
-        Status {
+        TrailStatus {
             file: self.file.clone(),
             head: self.shared.head.lock().clone(),
             uses: self.wants_uses(),
@@ -247,13 +246,13 @@ impl Drop for Trail {
     }
 }
 
-/// What to do besides mending it is in `or`.
+/// `or` is the alternative to fixing the error.
 fn not_begun(error: &Error, or: &str) -> Error {
     let message = format!("it is not begun while it cannot be recorded: {error}; mend that{or}");
     Error::new(error.scope(), error.kind(), message)
 }
 
-/// The trail's file, and what is wrong with it.
+/// The error of the trail's file.
 pub fn failed(file: &Path, why: &std::io::Error) -> Error {
     let message = format!("audit trail {}: {why}", file.display());
     Error::pool(Kind::Environment, message)

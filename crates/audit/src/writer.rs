@@ -1,4 +1,4 @@
-//! The thread that writes: many lines at once, and checkpoints.
+//! The thread that writes lines, many at once, and checkpoints.
 
 use std::io;
 use std::path::Path;
@@ -9,40 +9,40 @@ use std::time::{Duration, Instant, SystemTime};
 use hsmux_token::Result;
 use serde::Serialize;
 
+use crate::audit_folder::{AuditFolder, Head, SavedChain, WriterLock};
 use crate::chain::Chain;
 use crate::file::TrailFile;
-use crate::keys::Signer;
-use crate::line::{Found, Gap, Why};
-use crate::queue::{Entry, Fate, Work};
+use crate::keys::CheckpointSigner;
+use crate::line::{CheckpointReason, Gap, StartFindings};
+use crate::queue::{OnWriteError, QueueEntry, WriteBatch};
 use crate::recover::recover;
-use crate::state::{Head, Keeper, Kept, Turn};
-use crate::trail::{Shared, failed};
+use crate::trail::{TrailState, failed};
 
-/// Lines gather for so long, if nobody waits for one.
-const LINGER: Duration = Duration::from_millis(5);
+/// The time in which lines gather, unless a caller waits for one.
+const GATHER_TIME: Duration = Duration::from_millis(5);
 
-/// What is in the file is on disk after so long.
+/// The time after which written lines are on disk.
 const SYNC: Duration = Duration::from_secs(1);
 
-/// A checkpoint comes after so many lines at the latest.
+/// The most lines before a checkpoint.
 const LINES: u64 = 10_000;
 
-/// Between two attempts to write where it does not work.
+/// The time between two attempts to write.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// All that is needed to write.
-pub struct Writer {
-    shared: Arc<Shared>,
-    keeper: Keeper,
-    _turn: Turn,
-    signer: Signer,
+pub struct TrailWriter {
+    shared: Arc<TrailState>,
+    folder: AuditFolder,
+    _lock: WriterLock,
+    signer: CheckpointSigner,
     chain: Chain,
     file: TrailFile,
-    /// The checkpoint that has to come before anything else.
-    first: Option<(Why, Found)>,
-    /// Lines since the last checkpoint, and the time of the first of them.
+    /// The checkpoint that has to come first.
+    first: Option<(CheckpointReason, StartFindings)>,
+    /// The number of lines since the last checkpoint, and the time of the first of them.
     open: (u64, Option<Instant>),
-    /// Since when there are lines in the file that may not be on disk.
+    /// The time of the first written line that may not be on disk.
     unsynced: Option<Instant>,
     /// A checkpoint that is not in the state folder yet, and whether it is the last.
     unsaved: Option<bool>,
@@ -50,18 +50,18 @@ pub struct Writer {
     fails: bool,
 }
 
-/// The line that says what is missing.
+/// The line of a gap.
 #[derive(Serialize)]
-struct Missing<'a> {
+struct GapLine<'a> {
     gap: &'a Gap,
 }
 
-impl Writer {
-    /// Goes on where the last run has ended. Nothing is written yet.
-    pub fn open(path: &Path, keeper: Keeper, shared: Arc<Shared>) -> Result<Self> {
-        let turn = keeper.take()?;
-        let kept = keeper.load()?;
-        let signer = keeper.signer_or_new()?;
+impl TrailWriter {
+    /// Continues at the end of the last run. Nothing is written yet.
+    pub fn open(path: &Path, folder: AuditFolder, shared: Arc<TrailState>) -> Result<Self> {
+        let turn = folder.take()?;
+        let kept = folder.load()?;
+        let signer = folder.signer_or_new()?;
         let recovered = recover(kept.as_ref(), path)?;
         if let Some(why) = &recovered.found.broken {
             tracing::error!(
@@ -72,19 +72,19 @@ impl Writer {
         let file = TrailFile::open(path).map_err(|e| failed(path, &e))?;
         let chain = recovered.chain;
         if kept.is_none() {
-            // Without the secret nobody could tell later that a first line is the trail's own.
-            let kept = Kept::new(&chain, path, file.len(), false);
-            keeper.save(&kept).map_err(|e| failed(path, &e))?;
+            // Without the secret a later start could not tell that the first line is the trail's own.
+            let kept = SavedChain::new(&chain, path, file.len(), false);
+            folder.save(&kept).map_err(|e| failed(path, &e))?;
         }
         *shared.head.lock() = head(&chain);
         Ok(Self {
             shared,
-            keeper,
-            _turn: turn,
+            folder,
+            _lock: turn,
             signer,
             chain,
             file,
-            first: Some((Why::Start, recovered.found)),
+            first: Some((CheckpointReason::Start, recovered.found)),
             open: (0, None),
             unsynced: None,
             unsaved: None,
@@ -97,14 +97,14 @@ impl Writer {
     pub fn run(&mut self) {
         self.write(Vec::new(), None);
         loop {
-            let pause = if self.fails { PAUSE } else { LINGER };
+            let pause = if self.fails { PAUSE } else { GATHER_TIME };
             let work = self.shared.queue.take(self.wrote + pause, self.deadline());
-            let Work {
+            let WriteBatch {
                 entries,
                 reopen,
                 last,
             } = work;
-            let end = last.then_some(Why::Stop);
+            let end = last.then_some(CheckpointReason::Stop);
             self.write(entries, end);
             if let Some(ticket) = reopen {
                 let turned = self.turn_over().and_then(|()| self.save());
@@ -117,7 +117,7 @@ impl Writer {
         }
     }
 
-    /// When there is something to do without anything new.
+    /// The time of the next work without new lines.
     fn deadline(&self) -> Option<Instant> {
         let sync = self.unsynced.map(|since| since + SYNC);
         let checkpoint = self.shared.queue.checkpoint();
@@ -126,12 +126,12 @@ impl Writer {
         [sync, checkpoint, retry].into_iter().flatten().min()
     }
 
-    /// Writes lines, and whatever is due; tells those who wait.
-    fn write(&mut self, entries: Vec<Entry>, end: Option<Why>) {
+    /// Writes lines and a due checkpoint; informs the callers.
+    fn write(&mut self, entries: Vec<QueueEntry>, end: Option<CheckpointReason>) {
         let due = end.or_else(|| self.due(entries.len() as u64));
         let written = self.in_place(due).and_then(|()| self.append(&entries, due));
         self.wrote = Instant::now();
-        // Who is told that it does not work must not find keys in use.
+        // After an error judge first: a caller that gets the error must not find keys in use.
         match written {
             Ok(()) => {
                 for ticket in entries.into_iter().filter_map(|entry| entry.ticket) {
@@ -147,25 +147,25 @@ impl Writer {
         }
     }
 
-    /// The checkpoint that is due without anybody's asking. One that is written shows that it works again.
-    fn due(&self, more: u64) -> Option<Why> {
+    /// The checkpoint that is due by number or time. After a failure it shows whether writing works again.
+    fn due(&self, more: u64) -> Option<CheckpointReason> {
         let (lines, since) = self.open;
         let old = since.is_some_and(|since| since.elapsed() >= self.shared.queue.checkpoint());
         if lines + more >= LINES {
-            return Some(Why::Lines);
+            return Some(CheckpointReason::Lines);
         }
-        (old || self.fails).then_some(Why::Time)
+        (old || self.fails).then_some(CheckpointReason::Time)
     }
 
-    /// Where the file is not in its place any more, the next lines go to a new one.
-    fn in_place(&mut self, due: Option<Why>) -> io::Result<()> {
+    /// If the file was moved away, the next lines go to a new one.
+    fn in_place(&mut self, due: Option<CheckpointReason>) -> io::Result<()> {
         if due.is_some() && !self.file.is_in_place() {
             return self.turn_over();
         }
         Ok(())
     }
 
-    fn append(&mut self, entries: &[Entry], due: Option<Why>) -> io::Result<()> {
+    fn append(&mut self, entries: &[QueueEntry], due: Option<CheckpointReason>) -> io::Result<()> {
         let mut chain = self.chain.clone();
         let mut block = Vec::new();
         if let Some((why, found)) = &self.first {
@@ -173,23 +173,24 @@ impl Writer {
         }
         let gap = self.shared.queue.gap();
         if let Some(gap) = &gap {
-            chain.add(SystemTime::now(), &Missing { gap }, &mut block);
+            chain.add(SystemTime::now(), &GapLine { gap }, &mut block);
         }
-        for Entry { event, .. } in entries {
+        for QueueEntry { event, .. } in entries {
             chain.add(event.time, event, &mut block);
         }
-        // The epoch that a checkpoint has just begun is empty unless there are lines.
+        // The epoch of a checkpoint just made is empty, unless lines followed.
         let lines = entries.len() as u64 + u64::from(gap.is_some());
         let open = if self.first.is_some() {
             lines
         } else {
             lines + self.open.0
         };
-        // Nothing else would show whether writing works again.
+        // Only this shows whether writing works again.
         let untried = block.is_empty() && self.unsaved.is_none();
-        let due = due.filter(|why| *why == Why::Stop || open > 0 || self.fails && untried);
+        let due =
+            due.filter(|why| *why == CheckpointReason::Stop || open > 0 || self.fails && untried);
         if let Some(why) = due {
-            chain.checkpoint(&self.signer, why, Found::default(), &mut block);
+            chain.checkpoint(&self.signer, why, StartFindings::default(), &mut block);
         }
         let closed = due.is_some() || self.first.is_some();
         let waits = entries.iter().any(|entry| entry.ticket.is_some());
@@ -205,14 +206,21 @@ impl Writer {
         Ok(())
     }
 
-    fn appended(&mut self, chain: Chain, sync: bool, lines: u64, due: Option<Why>, closed: bool) {
+    fn appended(
+        &mut self,
+        chain: Chain,
+        sync: bool,
+        lines: u64,
+        due: Option<CheckpointReason>,
+        closed: bool,
+    ) {
         let now = Instant::now();
         self.chain = chain;
         *self.shared.head.lock() = head(&self.chain);
         if closed {
             self.first = None;
             self.open = (0, None);
-            self.unsaved = Some(due == Some(Why::Stop));
+            self.unsaved = Some(due == Some(CheckpointReason::Stop));
         }
         if lines > 0 && due.is_none() {
             self.open = (self.open.0 + lines, self.open.1.or(Some(now)));
@@ -224,32 +232,33 @@ impl Writer {
         }
     }
 
-    /// Leaves the end of the chain in the state folder; what comes after it is found by the next start.
+    /// Saves the end of the chain in the state folder; the next start finds the lines after it.
     fn save(&mut self) -> io::Result<()> {
         if let Some(stopped) = self.unsaved {
-            let kept = Kept::new(&self.chain, self.file.path(), self.file.len(), stopped);
-            self.keeper.save(&kept)?;
+            let kept = SavedChain::new(&self.chain, self.file.path(), self.file.len(), stopped);
+            self.folder.save(&kept)?;
             self.unsaved = None;
         }
         Ok(())
     }
 
-    /// Goes on in a new file where the path leads to another one, or to none.
+    /// Continues in a new file if the path leads to another one, or to none.
     fn turn_over(&mut self) -> io::Result<()> {
         if self.file.is_in_place() {
             return Ok(());
         }
         let file = TrailFile::open(self.file.path())?;
-        if let Err(error) = self.append(&[], Some(Why::Close)) {
+        if let Err(error) = self.append(&[], Some(CheckpointReason::Close)) {
             tracing::warn!(%error, "the old file of the audit trail ends without a checkpoint");
         }
         self.file = file;
-        self.first.get_or_insert((Why::Open, Found::default()));
+        self.first
+            .get_or_insert((CheckpointReason::Open, StartFindings::default()));
         self.append(&[], None)
     }
 
-    /// What becomes of lines that could not be written.
-    fn keep(&self, entries: Vec<Entry>, error: &io::Error) {
+    /// Handles lines that could not be written.
+    fn keep(&self, entries: Vec<QueueEntry>, error: &io::Error) {
         let queue = &self.shared.queue;
         let stops = queue.stops.load(Ordering::Relaxed);
         let mut kept = Vec::new();
@@ -258,15 +267,15 @@ impl Writer {
                 let _ = ticket.send(Err(failed(self.file.path(), error)));
             }
             match entry.fate {
-                Fate::Withdrawn => {}
-                Fate::ByPolicy if !stops => queue.miss(&error.to_string(), 1, 0),
-                Fate::ByPolicy | Fate::Stays => kept.push(entry),
+                OnWriteError::Withdrawn => {}
+                OnWriteError::ByPolicy if !stops => queue.miss(&error.to_string(), 1, 0),
+                OnWriteError::ByPolicy | OnWriteError::Stays => kept.push(entry),
             }
         }
         queue.put_back(kept);
     }
 
-    /// Says how it is: to those who want to use keys, in the status, and once in the log.
+    /// Publishes the state: to users of keys, in the status, and once in the log.
     fn judge(&mut self, error: Option<&io::Error>) {
         let why = error.map(|e| format!("{}: {e}", self.file.path().display()));
         match (&why, self.fails) {

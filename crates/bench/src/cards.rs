@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hsmux_smartcard::dkek::DkekShare;
-use hsmux_smartcard::pcsc::{Channel, Limits, readers};
+use hsmux_smartcard::pcsc::{CardTimeouts, Channel, readers};
 use hsmux_smartcard::provision::{Access, clone, domain, initialise};
 use hsmux_smartcard::{
     Card, CardError, CardToken, Curve, Initialize, KeyPair, KeyReference, SoPin,
@@ -90,7 +90,7 @@ pub fn card_in_reader(pin: &Secret) -> Result<Driven> {
         let message = "PC/SC has no reader; see hsmux card list";
         Error::token(Kind::Environment, message)
     })?;
-    let channel = Channel::open(&reader.name, Limits::default()).map_err(CardError::from)?;
+    let channel = Channel::open(&reader.name, CardTimeouts::default()).map_err(CardError::from)?;
     let token = CardToken::open(Card::new(channel), pin)?;
     Ok(Driven {
         name: reader.name.clone(),

@@ -25,7 +25,7 @@ use crate::{ChurnRow, Head, Measurement, reference};
 pub use broker::Broker;
 pub use child::{Bare, Changing, Keys};
 pub use part::{COMMAND, Keyring, Part};
-pub use store::{Isolation, Store};
+pub use store::{Isolation, Programs, Store};
 pub use store::{LABEL, PIN};
 pub use ways::ways;
 

@@ -1,12 +1,11 @@
 //! The broker: encrypt, decrypt and sign over HTTP, with keys that never leave the pool's tokens.
 //!
-//! It speaks the Transit dialect of OpenBao and Vault ([`transit`]), so that their clients work
-//! unchanged. A request is one [`Call`]: who it is ([`auth`]), what it may ([`policy`]), which managed
-//! [`key`] it means, and what that is in operations of the pool ([`engine`]). Names and versions are
-//! in the [`store`]; keys are in the tokens.
+//! It speaks the Transit dialect of OpenBao and Vault ([`transit`]); their clients work unchanged. A request is one
+//! [`ApiCall`]. [`auth`] identifies the client, [`policy`] gives its rights, [`key`] has the managed keys, and
+//! [`engine`] translates to operations of the pool. The [`store`] has names and versions; the tokens have the keys.
 
+mod audited_change;
 pub mod auth;
-mod deed;
 pub mod engine;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -21,4 +20,4 @@ pub mod store;
 pub mod traces;
 pub mod transit;
 
-pub use http::{Broker, Call, Service, app};
+pub use http::{ApiCall, Broker, BrokerService, app};

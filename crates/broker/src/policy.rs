@@ -1,8 +1,8 @@
-//! Who may do what with which key: what no rule allows is refused.
+//! Rights of clients to keys. Without a rule that allows it, a request is refused.
 
 use hsmux_config::{Action, Rule};
 
-use crate::auth::Client;
+use crate::auth::ClientIdentity;
 use crate::refusal::Refusal;
 
 /// All rules of the configuration.
@@ -14,18 +14,18 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The rules, each of which allows something; with `dev` everything is allowed.
+    /// Policies from rules that allow something each; with `dev` everything is allowed.
     pub fn new(rules: Vec<Rule>, dev: bool) -> Self {
         Self { rules, dev }
     }
 
-    /// Whether everybody may do everything.
+    /// True if everybody may do everything.
     pub fn is_dev(&self) -> bool {
         self.dev
     }
 
-    /// Whether a client may do something with the key of that name, `""` for what needs no key.
-    pub fn allows(&self, client: &Client, action: Action, key: &str) -> bool {
+    /// True if the client may do this with the key of that name; `""` for actions without a key.
+    pub fn allows(&self, client: &ClientIdentity, action: Action, key: &str) -> bool {
         let by = |rule: &Rule| {
             rule.allow.contains(&action)
                 && (key.is_empty() || names(rule, key))
@@ -34,14 +34,14 @@ impl Policy {
         self.dev || self.rules.iter().any(by)
     }
 
-    /// Whether a client may do anything with the key of that name: then it is listed.
-    pub fn names(&self, client: &Client, key: &str) -> bool {
+    /// True if the client may do anything with the key of that name: then the key is listed.
+    pub fn names(&self, client: &ClientIdentity, key: &str) -> bool {
         let by = |rule: &Rule| names(rule, key) && rule.clients.iter().any(|who| client.is(who));
         self.dev || self.rules.iter().any(by)
     }
 
     /// The same as an answer.
-    pub fn admit(&self, client: &Client, action: Action, key: &str) -> Result<(), Refusal> {
+    pub fn admit(&self, client: &ClientIdentity, action: Action, key: &str) -> Result<(), Refusal> {
         if self.allows(client, action, key) {
             return Ok(());
         }
@@ -53,8 +53,8 @@ fn names(rule: &Rule, key: &str) -> bool {
     rule.keys.iter().any(|glob| matches_key(glob, key))
 }
 
-/// A managed key's name has no `:`: what has one names a key that others have made, and a pattern has to
-/// say so before its first `*`.
+/// Matches the name of a key. Only names of external keys have a `:`; a pattern for them must have it before its
+/// first `*`.
 fn matches_key(glob: &str, key: &str) -> bool {
     if let Some((kind, _)) = key.split_once(':')
         && glob
@@ -66,7 +66,7 @@ fn matches_key(glob: &str, key: &str) -> bool {
     matches(glob.as_bytes(), key.as_bytes())
 }
 
-/// Whether a text is what a pattern says, in which `*` stands for any characters.
+/// True if a text matches a pattern, in which `*` means any characters.
 fn matches(glob: &[u8], text: &[u8]) -> bool {
     let (mut at, mut from) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -118,16 +118,16 @@ mod tests {
             allow: vec![Action::Encrypt, Action::Random],
         };
         let policy = Policy::new(vec![rule], false);
-        let billing = Client::new(vec!["token:billing".into()]);
+        let billing = ClientIdentity::new(vec!["token:billing".into()]);
         assert!(policy.allows(&billing, Action::Encrypt, "orders-1"));
         assert!(policy.allows(&billing, Action::Random, ""));
         assert!(!policy.allows(&billing, Action::Decrypt, "orders-1"));
         assert!(!policy.allows(&billing, Action::Encrypt, "payments"));
         assert!(policy.names(&billing, "orders-1") && !policy.names(&billing, "payments"));
-        let other = Client::new(vec!["token:bill".into()]);
+        let other = ClientIdentity::new(vec!["token:bill".into()]);
         assert!(!policy.allows(&other, Action::Encrypt, "orders-1"));
         assert!(!policy.names(&other, "orders-1"));
-        let nobody = Client::new(Vec::new());
+        let nobody = ClientIdentity::new(Vec::new());
         assert!(!policy.allows(&nobody, Action::Encrypt, "orders-1"));
         assert!(Policy::new(Vec::new(), true).allows(&nobody, Action::Delete, "x"));
     }

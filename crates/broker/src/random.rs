@@ -1,29 +1,29 @@
-//! Random bytes of the operating system: nonces, IVs and names of requests, never keys.
+//! Random bytes of the operating system: nonces, IVs and ids of requests, never keys.
 //!
-//! No nonce is kept before its text is known. A virtual machine that starts again from a snapshot would give bytes that
-//! were kept to another text.
+//! Nonces are drawn only for a known text. A virtual machine that restarts from a snapshot would use stored bytes for
+//! another text.
 
 use std::cell::RefCell;
 
 use hsmux_token::{Error, Kind, Result};
 
-/// Bytes of a nonce or an IV, as long as the longest of them.
+/// The length of a nonce or an IV, in bytes: that of the longest.
 pub(crate) const NONCE_LEN: usize = 16;
 
-/// What a nonce or an IV is made of; drawn when its text is known.
+/// The random bytes of a nonce or an IV, drawn when its text is known.
 pub(crate) type Nonce = [u8; NONCE_LEN];
 
-/// Bytes for names of requests that are drawn at once: up to 256 the system gives all or none (getrandom(2)).
+/// Bytes for ids of requests that are drawn at once: up to 256 the system gives all or none (getrandom(2)).
 const NAMES: usize = 256;
 
-/// Bytes that nobody has had and nobody will have again.
+/// Random bytes that are never used again.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     fill(&mut bytes)?;
     Ok(bytes)
 }
 
-/// A nonce for each text of a request, in their order: one question costs as much as a fast token's work.
+/// Draws a nonce for each text of a request, in order: one call costs as much as a fast token's work.
 pub(crate) fn nonces(count: usize) -> Result<impl Iterator<Item = Nonce>> {
     let mut bytes = vec![0; count * NONCE_LEN];
     fill(&mut bytes)?;
@@ -39,7 +39,7 @@ thread_local! {
     static REQUEST_NAMES: RefCell<([u8; NAMES], usize)> = const { RefCell::new(([0; NAMES], 0)) };
 }
 
-/// The name of a request, which is no secret and protects nothing: the only bytes that are drawn in advance.
+/// The id of a request, which needs no secrecy: the only bytes that are drawn in advance.
 pub(crate) fn request_name() -> Result<[u8; 16]> {
     REQUEST_NAMES.with_borrow_mut(|(bytes, left)| {
         if *left == 0 {

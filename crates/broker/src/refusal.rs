@@ -1,28 +1,28 @@
-//! What a client is told when it does not get what it asked for: the one map from errors to HTTP.
+//! Errors as HTTP responses: the one map.
 
 use std::time::Duration;
 
 use axum::http::StatusCode;
 use hsmux_token::{Error, Kind, Scope, ck};
 
-/// A status of HTTP and what the client reads with it.
+/// A status of HTTP and its message for the client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
     /// The status.
     pub status: StatusCode,
-    /// What is wrong and what to do; `None`: the dialect says nothing but the status.
+    /// The problem and what to do; `None` if the dialect sends the status alone.
     pub message: Option<String>,
-    /// When to come back, for 429 and 503.
+    /// The time after which to retry, for 429 and 503.
     pub retry_after: Option<Duration>,
 }
 
-/// When to come back where nothing better is known.
+/// The default time after which to retry.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Characters of a sentence on the trail.
+/// The longest text on the trail, in characters.
 const LONGEST: usize = 300;
 
-/// Bytes of a sentence for a client: one with the client's own words in it could be as long as a request.
+/// The longest text for a client, in bytes: a text that quotes the client could be as long as a request.
 const LONGEST_TEXT: usize = 1 << 10;
 
 impl Refusal {
@@ -40,7 +40,7 @@ impl Refusal {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
-    /// 403, and why is not the client's to know.
+    /// 403, without the reason.
     pub fn denied() -> Self {
         Self::new(StatusCode::FORBIDDEN, "permission denied")
     }
@@ -58,12 +58,12 @@ impl Refusal {
         }
     }
 
-    /// Whether the client is to blame, as the dialect's batches tell the two apart.
+    /// True if the client is to blame, as the dialect's batches distinguish it.
     pub fn is_clients(&self) -> bool {
         self.status.is_client_error()
     }
 
-    /// The same for a line of the trail.
+    /// The text for a line of the trail.
     pub fn brief(&self) -> String {
         let text = self.text();
         match text.char_indices().nth(LONGEST) {
@@ -90,12 +90,12 @@ impl From<Error> for Refusal {
             | Kind::Unproved
             | Kind::PinHeld
             | Kind::PinThrottled
-            // The tokens' PINs, which no client has.
+            // The PINs are the tokens', which no client has.
             | Kind::PinIncorrect
             | Kind::NotLoggedIn
             | Kind::AccessDenied
             | Kind::Environment => return Self::later(message, error.retry_after()),
-            // The trail cannot be written, or the token is full; or the last of the tokens is gone.
+            // The trail cannot be written, the token is full, or the last token is gone.
             Kind::Vendor(
                 ck::CKR_DEVICE_MEMORY | ck::CKR_DEVICE_REMOVED | ck::CKR_TOKEN_NOT_PRESENT,
             ) => return Self::later(message, None),
@@ -119,7 +119,7 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// An error in words for clients: where files of this host are is none of their business.
+/// The text of an error for clients, without paths of this host.
 fn told(error: &Error) -> String {
     let text = error.to_string();
     if error.scope() == Scope::Request {

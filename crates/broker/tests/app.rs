@@ -84,7 +84,7 @@ fn rig_with(stranger_rate: NonZeroU32) -> Rig {
 }
 
 impl Rig {
-    /// With a token that nobody knows, over a connection that has shown this.
+    /// A request with an unknown token, over a connection with this identity.
     async fn ask_stale(&self, identities: &[String]) -> StatusCode {
         let peer = Peer {
             identities: identities.to_vec(),
@@ -178,8 +178,7 @@ async fn what_is_refused_costs_the_token_nothing() {
     assert_eq!(rig.token.calls(), 0);
 }
 
-/// Whoever asks for an answer that is wrapped does not want it to be seen on its way, and who names a namespace means
-/// another key.
+/// A request for a wrapped answer wants secrecy in transit, and a namespace names another key.
 #[tokio::test]
 async fn what_is_not_here_is_refused_and_not_left_out() {
     let rig = rig();

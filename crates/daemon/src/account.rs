@@ -36,7 +36,7 @@ struct Line {
 struct Traced {
     trace: Arc<Trace>,
     /// Once it was admitted.
-    operation: Option<hsmux_traces::Operation>,
+    operation: Option<hsmux_traces::OperationSpans>,
 }
 
 /// So many in a minute of one user and call have lines of their own, where they come to nothing.
@@ -90,7 +90,7 @@ impl Account {
     pub fn course(&mut self, operation: &Operation) -> Option<Arc<Course>> {
         let traced = self.traced.as_mut()?;
         let trace = Arc::clone(&traced.trace);
-        let begun = hsmux_traces::Operation::begin(trace, operation);
+        let begun = hsmux_traces::OperationSpans::begin(trace, operation);
         Some(traced.operation.insert(begun).course())
     }
 

@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 
 use hsmux_replicate::Replicator;
-use hsmux_smartcard::pcsc::{CardState, Channel, Limits, Reader, readers};
-use hsmux_smartcard::provision::newborn::{self, Expected};
+use hsmux_smartcard::pcsc::{CardState, CardTimeouts, Channel, Reader, readers};
+use hsmux_smartcard::provision::new_key::{self, NewKeySearch};
 use hsmux_smartcard::provision::{KeyPackage, ProvisionError, report};
 use hsmux_smartcard::{Card, Pin, PinStatus, Status};
 use hsmux_token::{Blob, Error, Kind, Result, TokenInfo};
@@ -85,7 +85,7 @@ impl Dkek {
             return Err(answer.clone());
         }
         let asked = || -> std::result::Result<_, ProvisionError> {
-            let mut card = Card::new(Channel::open(&reader.name, Limits::default())?);
+            let mut card = Card::new(Channel::open(&reader.name, CardTimeouts::default())?);
             let serial = if selects {
                 report::serial(&mut card)
             } else {
@@ -154,7 +154,7 @@ impl Replicator for Dkek {
     fn check(&self, tokens: &[&TokenInfo]) -> Result<()> {
         let mut first = None;
         for token in tokens {
-            let here = newborn::check_value(&mut self.card(token)?, &token.serial)?;
+            let here = new_key::check_value(&mut self.card(token)?, &token.serial)?;
             let there = *first.get_or_insert(here);
             if here != there {
                 let card = token.serial.clone();
@@ -165,19 +165,19 @@ impl Replicator for Dkek {
     }
 
     fn expect(&self, token: &TokenInfo, id: &[u8]) -> Result<Blob> {
-        let expected = Expected::note(&mut self.card(token)?, &token.serial, id)?;
+        let expected = NewKeySearch::note(&mut self.card(token)?, &token.serial, id)?;
         encoded(&expected)
     }
 
     fn take(&self, token: &TokenInfo, expected: &Blob) -> Result<Blob> {
-        let expected = decoded::<Expected>(expected)?;
-        let package = newborn::take(&mut self.card(token)?, &token.serial, &expected)?;
+        let expected = decoded::<NewKeySearch>(expected)?;
+        let package = new_key::take(&mut self.card(token)?, &token.serial, &expected)?;
         encoded(&package)
     }
 
     fn put(&self, token: &TokenInfo, key: &Blob) -> Result<()> {
         let package = decoded::<KeyPackage>(key)?;
-        Ok(newborn::put(
+        Ok(new_key::put(
             &mut self.card(token)?,
             &token.serial,
             &package,
@@ -185,8 +185,8 @@ impl Replicator for Dkek {
     }
 
     fn sweep(&self, token: &TokenInfo, expected: &Blob) -> Result<bool> {
-        let expected = decoded::<Expected>(expected)?;
-        Ok(newborn::sweep(
+        let expected = decoded::<NewKeySearch>(expected)?;
+        Ok(new_key::sweep(
             &mut self.card(token)?,
             &token.serial,
             &expected,

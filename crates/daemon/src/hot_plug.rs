@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use hsmux_pool::one_round;
 use hsmux_smartcard::ChannelError;
-use hsmux_smartcard::pcsc::{Canceller, CardState, Reader, Watch};
+use hsmux_smartcard::pcsc::{CardState, Reader, ReaderWatch, WatchCanceller};
 use hsmux_token::{Error, Kind, Result};
 use parking_lot::Mutex;
 
@@ -40,7 +40,7 @@ pub(crate) struct HotPlug {
 #[derive(Default)]
 struct Ending {
     begun: AtomicBool,
-    waiting: Mutex<Option<Canceller>>,
+    waiting: Mutex<Option<WatchCanceller>>,
 }
 
 impl HotPlug {
@@ -90,7 +90,11 @@ impl Watcher {
     fn run(mut self) {
         let mut said = None;
         while self.is_wanted() {
-            let look = || Watch::new().and_then(|watch| self.follow(watch)).err();
+            let look = || {
+                ReaderWatch::new()
+                    .and_then(|watch| self.follow(watch))
+                    .err()
+            };
             let error = one_round("the readers' watch", look).flatten();
             *self.ending.waiting.lock() = None;
             if error.is_some() && error != said {
@@ -118,7 +122,7 @@ impl Watcher {
     }
 
     /// Tells the pool what changes, until the daemon ends or pcscd goes.
-    fn follow(&mut self, mut watch: Watch) -> Result<(), ChannelError> {
+    fn follow(&mut self, mut watch: ReaderWatch) -> Result<(), ChannelError> {
         *self.ending.waiting.lock() = Some(watch.canceller());
         while !self.has_ended() {
             match watch.wait(None) {

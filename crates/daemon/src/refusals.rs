@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hsmux_audit::{Actor, Count, Event, Repeats, Trail};
+use hsmux_audit::{Actor, Event, RepeatCount, Repeats, Trail};
 use serde_json::{Map, Value};
 
 use crate::audit::{self, Who};
@@ -56,7 +56,7 @@ impl Refusals {
     }
 }
 
-fn line(tried: Option<Tried>, count: Count) -> Event {
+fn line(tried: Option<Tried>, count: RepeatCount) -> Event {
     let mut actor = Actor::default();
     let mut fields = count.fields();
     if let Some((uid, host, what)) = tried {

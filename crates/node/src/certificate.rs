@@ -1,10 +1,10 @@
-//! What a certificate says, and which ones are revoked.
+//! Contents of certificates and of their revocation lists.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use hsmux_software::revocation::Parsed;
+use hsmux_software::revocation::ParsedCrl;
 use rustls::pki_types::CertificateDer;
 use x509_cert::Certificate;
 use x509_cert::der::{Decode, DecodePem, Encode};
@@ -14,23 +14,23 @@ use x509_cert::ext::pkix::name::GeneralName;
 /// A serial number, in lower hexadecimal digits without leading zeros.
 pub type Serial = String;
 
-/// Whose certificate it is.
+/// The certificate that a peer has shown.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct PeerCertificate {
     /// Its first DNS name (subjectAltName), in lower case.
     pub name: String,
     /// Its serial number.
     pub serial: Serial,
-    /// Until when it is good, in seconds of Unix time.
+    /// The end of its validity, in seconds of Unix time.
     pub until: u64,
     /// The certificate.
     pub der: CertificateDer<'static>,
-    /// Those that were shown with it, to lead to an authority.
+    /// The intermediate certificates that came with it.
     pub others: Arc<[CertificateDer<'static>]>,
 }
 
-impl Shown {
-    /// Reads the first certificate of a chain that has been verified.
+impl PeerCertificate {
+    /// Reads the first certificate of a verified chain.
     pub fn of(chain: &[CertificateDer<'static>]) -> Result<Self, String> {
         let (der, others) = chain.split_first().ok_or("no certificate")?;
         let read = Certificate::from_der(der).map_err(|e| format!("a certificate: {e}"))?;
@@ -56,7 +56,7 @@ impl Shown {
         })
     }
 
-    /// Whether its time is over.
+    /// True if it has expired.
     pub fn has_expired(&self) -> bool {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         now.is_ok_and(|now| now.as_secs() > self.until)
@@ -76,9 +76,9 @@ pub fn serial(bytes: &[u8]) -> Serial {
     digits.trim_start_matches('0').to_owned()
 }
 
-/// A list of revoked certificates (RFC 5280, section 5) that TLS can use: it reads no lists of version 1.
-pub fn list(der: &[u8]) -> Result<Parsed, String> {
-    let list = Parsed::read(der)?;
+/// Reads a revocation list (RFC 5280, section 5) that TLS can use: it reads no lists of version 1.
+pub fn list(der: &[u8]) -> Result<ParsedCrl, String> {
+    let list = ParsedCrl::read(der)?;
     match list.version {
         2 => Ok(list),
         version => Err(format!(
@@ -87,7 +87,7 @@ pub fn list(der: &[u8]) -> Result<Parsed, String> {
     }
 }
 
-/// The serial numbers on a list of revoked certificates.
+/// The serial numbers on a revocation list.
 pub fn revoked(der: &[u8]) -> Result<HashSet<Serial>, String> {
     let serials = list(der)?.serials;
     Ok(serials.iter().map(|bytes| serial(bytes)).collect())

@@ -15,17 +15,17 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::refusal::Refusal;
-use crate::stream::{hear, prepare, say};
+use crate::connect_failure::ConnectFailure;
+use crate::stream::{prepare, read_frame, write_message};
 
-/// How long a connection may take, its handshake included.
+/// The time limit of a connection, including the handshake.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long one address of a host may take where it has another: a firewall may drop all that is sent to it.
+/// The time limit of one address of a host that has others: a firewall may drop all packets to it.
 const ADDRESS_WITHIN: Duration = Duration::from_secs(3);
 
-/// What each connection is made of.
-pub struct Wanted<'a> {
+/// The parameters that all connections to one host share.
+pub struct ConnectRequest<'a> {
     pub address: &'a str,
     pub connector: &'a TlsConnector,
     pub server: &'a ServerName<'static>,
@@ -33,8 +33,8 @@ pub struct Wanted<'a> {
     pub versions: RangeInclusive<u16>,
 }
 
-impl Wanted<'_> {
-    /// A connection that has been greeted, and its frame version.
+impl ConnectRequest<'_> {
+    /// A connection after the greeting, and its frame version.
     pub async fn connect(&self) -> Result<(TlsStream<TcpStream>, u16)> {
         in_time(async {
             let mut stream = handshake(self.address, self.connector, self.server).await?;
@@ -44,9 +44,9 @@ impl Wanted<'_> {
                 client: self.client,
                 program: "hsmux link".into(),
             };
-            say(&mut stream, &hello).await?;
-            // What the other end thinks of this one's certificate comes as the first thing to be read.
-            let greeting = hear(&mut stream, MAX_FRAME)
+            write_message(&mut stream, &hello).await?;
+            // TLS 1.3: the server's verdict on this host's certificate comes with the first read.
+            let greeting = read_frame(&mut stream, MAX_FRAME)
                 .await
                 .map_err(|e| refused(&e))?;
             match decode(greeting)? {
@@ -58,7 +58,7 @@ impl Wanted<'_> {
     }
 }
 
-/// A connection of which nothing has been said yet.
+/// A connection before the greeting.
 pub async fn secure(
     address: &str,
     connector: &TlsConnector,
@@ -79,7 +79,7 @@ async fn handshake(
     connecting.await.map_err(|e| refused(&e))
 }
 
-/// Connects to the first of a host's addresses that answers.
+/// Connects to the first address of a host that answers.
 async fn reach(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
     let mut addresses = addresses.peekable();
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "this name has no address");
@@ -108,7 +108,7 @@ async fn in_time<T>(connecting: impl Future<Output = Result<T>>) -> Result<T> {
 }
 
 fn refused(error: &io::Error) -> Error {
-    Error::lost(Refusal::of(error).to_string())
+    Error::lost(ConnectFailure::of(error).to_string())
 }
 
 #[cfg(test)]
@@ -147,7 +147,7 @@ mod tests {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let there = TcpListener::bind(any).await.unwrap();
         let good = there.local_addr().unwrap();
-        // Nobody takes connections from its queue, and what is sent to it is dropped when that is full.
+        // No thread accepts here; once the queue is full, the kernel drops further packets.
         let silent = TcpSocket::new_v4().unwrap();
         silent.bind(any).unwrap();
         let queue = silent.listen(0).unwrap();

@@ -1,7 +1,7 @@
-//! What a host shows to others, and whom it believes: its files as settings of TLS.
+//! A host's certificate, key and authorities as settings of TLS.
 //!
-//! TLS 1.3 alone, both sides show certificates, and no session is resumed: one whose certificate was revoked
-//! would come back by a ticket.
+//! TLS 1.3 alone; both sides show certificates. Sessions are not resumed: a ticket would bring back a revoked
+//! certificate.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -19,30 +19,30 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-use crate::certificate::{self, Serial, Shown};
+use crate::certificate::{self, PeerCertificate, Serial};
 use crate::revocation;
 
 /// A host's files, read.
-pub struct Loaded {
+pub struct TlsIdentity {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
     roots: Arc<RootCertStore>,
     lists: Vec<CertificateRevocationListDer<'static>>,
-    /// Certificates that are not believed any more.
+    /// The serial numbers of revoked certificates.
     pub revoked: HashSet<Serial>,
-    /// Whether it has a place for lists, and so exchanges them with other hosts.
+    /// True if it stores lists, and so exchanges them with other hosts.
     exchanges: bool,
     /// This host's own certificate.
-    pub own: Shown,
+    pub own: PeerCertificate,
     provider: Arc<CryptoProvider>,
 }
 
-impl Loaded {
+impl TlsIdentity {
     /// Reads the files.
     pub fn read(identity: &Identity) -> Result<Self> {
         let chain = certificates(&identity.certificate)?;
-        let own = Shown::of(&chain).map_err(|e| failed(&identity.certificate, &e))?;
-        // Who has a host's key is that host.
+        let own = PeerCertificate::of(&chain).map_err(|e| failed(&identity.certificate, &e))?;
+        // The key alone proves that a host is this one.
         let key = SecretReaders::Owner
             .read(&identity.key)
             .map_err(|e| failed(&identity.key, &e))?;
@@ -51,7 +51,8 @@ impl Loaded {
         for root in certificates(&identity.ca)? {
             roots.add(root).map_err(|e| failed(&identity.ca, &e))?;
         }
-        // TLS finds the list for a certificate by the name of the authority alone, and refuses what has the wrong one.
+        // TLS finds the list for a certificate by the authority's name alone, and refuses certificates with the wrong
+        // one.
         if identity.revoked.is_some() && share_a_name(&roots) {
             let message = "there are two authorities of one name in it: make one of another name, with \
                            hsmux node ca init --name";
@@ -73,7 +74,7 @@ impl Loaded {
         })
     }
 
-    /// Who may connect to this host.
+    /// Verifies hosts that connect to this one.
     pub fn clients(&self) -> Result<Arc<dyn ClientCertVerifier>, rustls::Error> {
         WebPkiClientVerifier::builder_with_provider(self.roots.clone(), self.provider.clone())
             .with_crls(self.lists.iter().cloned())
@@ -83,7 +84,7 @@ impl Loaded {
             .map_err(|e| rustls::Error::General(e.to_string()))
     }
 
-    /// Whom this host connects to.
+    /// Verifies hosts that this one connects to.
     pub fn servers(&self) -> Result<Arc<WebPkiServerVerifier>, rustls::Error> {
         WebPkiServerVerifier::builder_with_provider(self.roots.clone(), self.provider.clone())
             .with_crls(self.lists.iter().cloned())
@@ -93,7 +94,7 @@ impl Loaded {
             .map_err(|e| rustls::Error::General(e.to_string()))
     }
 
-    /// For the side that is connected to.
+    /// The configuration of the serving side.
     pub fn server(&self) -> Result<Arc<ServerConfig>, rustls::Error> {
         let builder = ServerConfig::builder_with_provider(self.provider.clone())
             .with_protocol_versions(&[&TLS13])?
@@ -119,7 +120,7 @@ impl Loaded {
     }
 }
 
-/// Whether authorities that have different keys have one name.
+/// True if two authorities with different keys have the same name.
 fn share_a_name(roots: &RootCertStore) -> bool {
     let all = &roots.roots;
     all.iter().any(|one| {
@@ -129,14 +130,14 @@ fn share_a_name(roots: &RootCertStore) -> bool {
     })
 }
 
-/// What does not fit together.
+/// The error of files that do not fit together.
 pub fn unfit(identity: &Identity, error: &rustls::Error) -> Error {
     let (certificate, key) = (&identity.certificate, &identity.key);
     let files = format!("{}, {}", certificate.display(), key.display());
     Error::pool(Kind::Environment, format!("{files}: {error}"))
 }
 
-/// The certificates of a file: one at least.
+/// The certificates of a file: at least one.
 pub fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let read = CertificateDer::pem_file_iter(file).map_err(|e| failed(file, &e))?;
     let chain: Vec<_> = read
@@ -148,8 +149,8 @@ pub fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
     Ok(chain)
 }
 
-/// The certificates that are not believed any more. A file without a list says nothing of them, not that there
-/// are none: it is an error.
+/// The serial numbers of revoked certificates. A file without a list is an error: it does not mean that none is
+/// revoked.
 pub fn revoked(file: &Path) -> Result<HashSet<Serial>> {
     let lists = lists(file)?;
     if lists.is_empty() {
@@ -163,13 +164,13 @@ pub fn revoked(file: &Path) -> Result<HashSet<Serial>> {
     Ok(all)
 }
 
-/// Lists of revoked certificates in a file, as they are.
+/// The revocation lists in a file, unverified.
 pub fn lists(file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>> {
     let read = CertificateRevocationListDer::pem_file_iter(file).map_err(|e| failed(file, &e))?;
     read.collect::<Result<_, _>>().map_err(|e| failed(file, &e))
 }
 
-/// What is wrong with a file.
+/// The error of a file.
 pub fn failed(file: &Path, error: &dyn std::fmt::Display) -> Error {
     Error::pool(Kind::Environment, format!("{}: {error}", file.display()))
 }

@@ -1,41 +1,40 @@
 //! Tokens of other hosts.
 //!
-//! A host offers its tokens to others over mutual TLS ([`Node`]), and a pool on any host has them as members:
-//! each behind a worker process of its own ([`link_main`]), which passes frames between its lanes and the other
-//! host. TLS never runs in the process that has the pool of the using host. Certificates come from a small
-//! authority in a folder ([`ca`]).
+//! A host offers its tokens to others over mutual TLS ([`NodeService`]). A pool on any host has them as members, each
+//! behind a worker process ([`link_main`]), which passes frames between its lanes and the other host. TLS never runs
+//! in the process that has the pool of the using host. A small authority in a folder issues certificates ([`ca`]).
 //!
 //! | file | one idea |
 //! |---|---|
 //! | `service` | start and end of the serving side, a process of its own |
-//! | `gate` | a connection from its first byte until it is served |
-//! | `lobby` | connections that nobody knows yet |
-//! | `guests` | connections that are open, and who has to go |
-//! | `watch` | files and configuration that change while it runs |
+//! | `server` | a connection from its first byte until it is served |
+//! | `pending_connections` | connections before authentication |
+//! | `peer_connections` | open connections, and their end |
+//! | `watcher` | files and configuration that change while it runs |
 //! | `link`, `connect` | the using side: a worker process, its lanes, how it connects |
-//! | `pulse` | whether the other host is alive, and to be believed |
-//! | `identity`, `certificate` | what a host shows, and what others show |
-//! | `stream` | sockets that notice a cut cable, frames on them |
-//! | `revocation` | lists of revoked certificates, from host to host |
-//! | `signature` | whether something is signed by a key |
-//! | `refusal` | what went wrong in a handshake, and what to do |
+//! | `heartbeat` | heartbeat of the other host, and trust in it |
+//! | `identity`, `certificate` | this host's certificate, and those of others |
+//! | `stream` | sockets that detect a cut cable, and frames on them |
+//! | `revocation` | exchange of revocation lists between hosts |
+//! | `signature` | verification of signatures |
+//! | `connect_failure` | failures of handshakes, with advice |
 //! | `ca` | the authority: certificates, their list, revocation |
 
 pub mod ca;
 mod certificate;
 mod connect;
-mod gate;
-mod guests;
+mod connect_failure;
+mod heartbeat;
 mod identity;
 mod link;
-mod lobby;
-mod pulse;
-mod refusal;
+mod peer_connections;
+mod pending_connections;
 mod revocation;
+mod server;
 mod service;
 mod signature;
 mod stream;
-mod watch;
+mod watcher;
 
 pub use link::link_main;
-pub use service::Node;
+pub use service::NodeService;

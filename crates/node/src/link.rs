@@ -16,31 +16,31 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::certificate::Shown;
-use crate::connect::Wanted;
-use crate::identity::{self, Loaded, unfit};
-use crate::pulse;
-use crate::refusal::Refusal;
+use crate::certificate::PeerCertificate;
+use crate::connect::ConnectRequest;
+use crate::connect_failure::ConnectFailure;
+use crate::heartbeat;
+use crate::identity::{self, TlsIdentity, unfit};
 use crate::revocation;
-use crate::stream::{ask, pass, unhurried};
+use crate::stream::{pass, request, without_user_timeout};
 
 /// Another host, connected.
-pub struct Link {
-    /// What the parent has ordered.
+pub struct NodeLink {
+    /// The parent's order.
     pub options: LinkOptions,
-    /// The name that the other host has to show.
+    /// The name that the other host's certificate must have.
     pub server: ServerName<'static>,
     /// The frame version agreed.
     pub version: u16,
     /// The files as they were read.
     pub stamp: FileVersions,
-    /// What the other host has shown.
-    pub shown: Shown,
-    /// What this host has shown.
-    pub own: Shown,
+    /// The other host's certificate.
+    pub shown: PeerCertificate,
+    /// This host's certificate.
+    pub own: PeerCertificate,
 }
 
-/// The program of a link: serves the token of another host until that or the parent ends.
+/// The program of a link: serves the token of another host until that host or the parent ends.
 pub fn link_main() -> ExitCode {
     serve_orders(|orders: Orders<LinkOptions>| {
         let mut control = Connection::new(match orders.control.try_clone() {
@@ -62,37 +62,37 @@ pub fn link_main() -> ExitCode {
 async fn run(orders: Orders<LinkOptions>, control: &mut Connection) {
     let (name, address) = (orders.order.name.clone(), orders.order.address.clone());
     let mut lanes = JoinSet::new();
-    let ended = match Line::open(orders.order).await {
+    let ended = match LinkSession::open(orders.order).await {
         Ok(line) => line.serve(orders.lanes, &mut lanes, control).await,
         Err(error) => error,
     };
-    // Before the lanes are closed, by which the parent takes it for dead, whatever the reason.
+    // The report comes before the lanes are closed: a closed lane tells the parent only that the worker is dead.
     tell(control, ended.at(format_args!("{name} at {address}")));
     drop(lanes);
 }
 
-/// Says why it ends. Where the parent has gone nobody wants to know.
+/// Reports why the link ends. If the parent has gone, the report is lost.
 fn tell(control: &mut Connection, error: Error) {
     let _ = control.write(&Answer::Failed(error), None);
 }
 
 /// A lane that has ended, and is not closed yet.
-type Ended = (io::Result<()>, UnixStream);
+type LaneEnd = (io::Result<()>, UnixStream);
 
 /// The way to the other host.
-struct Line {
-    link: Link,
+struct LinkSession {
+    link: NodeLink,
     connector: TlsConnector,
     client: [u8; 16],
-    /// Beside the lanes, for the [`pulse`].
-    pulse: TlsStream<TcpStream>,
+    /// Beside the lanes, for the [`heartbeat`].
+    heartbeat: TlsStream<TcpStream>,
     info: TokenInfo,
 }
 
-impl Line {
+impl LinkSession {
     async fn open(options: LinkOptions) -> Result<Self> {
         let stamp = FileVersions::of(options.identity.files());
-        let loaded = Loaded::read(&options.identity)?;
+        let loaded = TlsIdentity::read(&options.identity)?;
         let config = loaded.client();
         let connector = TlsConnector::from(config.map_err(|e| unfit(&options.identity, &e))?);
         let server = ServerName::try_from(options.name.clone()).map_err(|_| {
@@ -102,17 +102,21 @@ impl Line {
         let mut client = [0; 16];
         getrandom::fill(&mut client)
             .map_err(|e| Error::pool(Kind::Environment, format!("no random bytes: {e}")))?;
-        let wanted = Wanted {
+        let wanted = ConnectRequest {
             address: &options.address,
             connector: &connector,
             server: &server,
             client,
             versions: *SPOKEN.start()..=*SPOKEN.end(),
         };
-        let (mut pulse, version) = wanted.connect().await?;
-        let shown = pulse.get_ref().1.peer_certificates().unwrap_or_default();
-        let shown = Shown::of(shown).map_err(Error::protocol)?;
-        let info = match ask(&mut pulse, version, &Call::Info).await? {
+        let (mut heartbeat, version) = wanted.connect().await?;
+        let shown = heartbeat
+            .get_ref()
+            .1
+            .peer_certificates()
+            .unwrap_or_default();
+        let shown = PeerCertificate::of(shown).map_err(Error::protocol)?;
+        let info = match request(&mut heartbeat, version, &Call::Info).await? {
             Answer::Info(info) => info,
             Answer::Failed(error) => return Err(error),
             other => return Err(Error::protocol(format!("answered {other:?}"))),
@@ -125,7 +129,7 @@ impl Line {
             ..info
         };
         Ok(Self {
-            link: Link {
+            link: NodeLink {
                 options,
                 server,
                 version,
@@ -135,16 +139,16 @@ impl Line {
             },
             connector,
             client,
-            pulse,
+            heartbeat,
             info,
         })
     }
 
-    /// Connects the lanes, says so, and passes on what comes until one of them ends.
+    /// Connects the lanes, reports that, and passes frames until one lane ends.
     async fn serve(
         mut self,
         mut lanes: Vec<StdUnixStream>,
-        running: &mut JoinSet<Ended>,
+        running: &mut JoinSet<LaneEnd>,
         control: &mut Connection,
     ) -> Error {
         lanes.truncate(self.info.lanes as usize + 1);
@@ -160,14 +164,14 @@ impl Line {
             running.spawn(async move { (pass(&mut far, &mut near).await, near) });
         }
         let (ended, near) = tokio::select! {
-            error = pulse::watch(&mut self.pulse, &self.link) => return error,
+            error = heartbeat::watch(&mut self.heartbeat, &self.link) => return error,
             never = revocation::keep(&self.link.options, &self.link.server) => match never {},
             Some(Ok(ended)) = running.join_next() => ended,
         };
         // Kept open with the others.
         running.spawn(async move { (Ok(()), near) });
         match ended {
-            Err(error) => Error::lost(Refusal::of(&error).problem),
+            Err(error) => Error::lost(ConnectFailure::of(&error).problem),
             Ok(()) => Error::lost("closed the connection"),
         }
     }
@@ -177,7 +181,7 @@ impl Line {
         lanes: Vec<StdUnixStream>,
     ) -> Result<Vec<(TlsStream<TcpStream>, UnixStream)>> {
         let version = self.link.version;
-        let wanted = Wanted {
+        let wanted = ConnectRequest {
             address: &self.link.options.address,
             connector: &self.connector,
             server: &self.link.server,
@@ -191,33 +195,33 @@ impl Line {
                 .and_then(|()| UnixStream::from_std(near));
             let near = near.map_err(|e| Error::lost(format!("a lane: {e}")))?;
             let (far, _) = wanted.connect().await?;
-            unhurried(far.get_ref().0)?;
+            without_user_timeout(far.get_ref().0)?;
             passing.push((far, near));
         }
         Ok(passing)
     }
 }
 
-impl Link {
-    /// Reads the files again; an error when what is connected is not to go on.
+impl NodeLink {
+    /// Reads the files again; an error ends the link.
     pub fn look_again(&self) -> Result<()> {
         let identity = &self.options.identity;
-        // By itself: whatever is wrong with the other files, who is on the list goes.
+        // The list is read alone: other broken files must not keep a revoked host connected.
         let revoked = identity.revoked.as_deref().map(identity::revoked);
         let revoked = revoked.transpose()?.unwrap_or_default();
         if revoked.contains(&self.shown.serial) {
             return Err(Error::lost("its certificate was revoked"));
         }
-        let loaded = Loaded::read(identity)?;
+        let loaded = TlsIdentity::read(identity)?;
         if loaded.own.serial != self.own.serial {
             return Err(Error::lost(
                 "this host has another certificate: it connects anew",
             ));
         }
         let servers = loaded.servers().map_err(|e| unfit(identity, &e))?;
-        let Shown { der, others, .. } = &self.shown;
+        let PeerCertificate { der, others, .. } = &self.shown;
         let verified = servers.verify_server_cert(der, others, &self.server, &[], UnixTime::now());
-        let refused = |error| Error::lost(Refusal::of(&io::Error::other(error)).to_string());
+        let refused = |error| Error::lost(ConnectFailure::of(&io::Error::other(error)).to_string());
         verified.map(drop).map_err(refused)
     }
 }

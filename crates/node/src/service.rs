@@ -12,24 +12,24 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-use crate::gate::Gate;
-use crate::guests::Guests;
+use crate::peer_connections::PeerConnections;
 use crate::revocation::look_at;
-use crate::watch::{self, Current};
+use crate::server::NodeServer;
+use crate::watcher::{self, TlsState};
 
 /// The tokens of this host, offered to others. Dropping it ends their connections.
-pub struct Node {
+pub struct NodeService {
     listening: Vec<JoinHandle<()>>,
     runtime: Option<Runtime>,
 }
 
-impl Service for Node {
+impl Service for NodeService {
     /// Reads the certificates, opens the sockets and serves.
     fn start(daemon: &Arc<Daemon>) -> Result<Self> {
         let config = daemon.config();
         let node = config.node.as_ref();
         let node = node.ok_or_else(|| Error::protocol("there is no [node]"))?;
-        let current = Current::read(&node.identity)?;
+        let current = TlsState::read(&node.identity)?;
         node.identity.revoked.iter().for_each(|file| look_at(file));
         let sockets: Vec<StdListener> = node
             .listen
@@ -38,20 +38,20 @@ impl Service for Node {
                 tcp_listener::listen(*address).map_err(|e| failed(&format!("listen {address}"), &e))
             })
             .collect::<Result<_>>()?;
-        // Passing bytes on is a small part of what their signatures cost.
+        // The number of threads: passing bytes on costs little compared with signatures.
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("hsmux-node")
             .enable_all()
             .build()
             .map_err(|e| failed("threads", &e))?;
-        // Each connection has another to the daemon behind it.
+        // Each connection has a second one, to the daemon.
         let most = node.connections.min(tcp_listener::files() / 3);
-        let gate = Arc::new(Gate {
+        let server = Arc::new(NodeServer {
             daemon: Arc::clone(daemon),
             current: ArcSwap::from_pointee(current),
-            guests: Arc::new(Guests::new(most)),
-            lobby: Arc::default(),
+            peers: Arc::new(PeerConnections::new(most)),
+            pending: Arc::default(),
         });
         let at = |listener: &StdListener| listener.local_addr().ok();
         let addresses: Vec<_> = sockets.iter().filter_map(at).collect();
@@ -59,9 +59,9 @@ impl Service for Node {
         let mut listening = Vec::new();
         for socket in sockets {
             let listener = TcpListener::from_std(socket).map_err(|e| failed("a socket", &e))?;
-            listening.push(runtime.spawn(Arc::clone(&gate).listen(listener)));
+            listening.push(runtime.spawn(Arc::clone(&server).listen(listener)));
         }
-        runtime.spawn(watch::run(gate));
+        runtime.spawn(watcher::run(server));
         drop(inside);
         tracing::info!(?addresses, "the node serves");
         Ok(Self {
@@ -70,14 +70,14 @@ impl Service for Node {
         })
     }
 
-    /// Connections that are open go on.
+    /// Closes the listeners; open connections go on.
     fn stop_listening(self) -> Option<Self> {
         self.listening.iter().for_each(JoinHandle::abort);
         Some(self)
     }
 }
 
-impl Drop for Node {
+impl Drop for NodeService {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_timeout(Duration::from_secs(1));

@@ -1,10 +1,10 @@
-//! Whether something is signed by a key.
+//! Verification of X.509 signatures.
 
 use rustls::crypto::ring::default_provider;
 use x509_cert::der::Encode;
 use x509_cert::spki::{AlgorithmIdentifierOwned, SubjectPublicKeyInfoOwned};
 
-/// Whether the owner of a key has signed this; `Err` says why that is not so.
+/// Verifies that the owner of a key has signed this; `Err` says why not.
 pub fn verify(
     key: &SubjectPublicKeyInfoOwned,
     algorithm: &AlgorithmIdentifierOwned,
@@ -23,7 +23,7 @@ pub fn verify(
     verified.map_err(|_| "its signature is not by its key".to_owned())
 }
 
-/// An algorithm as it is named without its SEQUENCE.
+/// The content of an AlgorithmIdentifier, without its SEQUENCE.
 fn inner(algorithm: &AlgorithmIdentifierOwned) -> Vec<u8> {
     let parameters = algorithm.parameters.as_ref();
     let parameters = parameters.map_or_else(|| Ok(Vec::new()), Encode::to_der);

@@ -1,4 +1,4 @@
-//! Sockets that notice a cut cable, and frames on them.
+//! Sockets that detect a cut cable, and frames on them.
 
 use std::io;
 use std::time::Duration;
@@ -10,34 +10,34 @@ use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy};
 use tokio::net::{TcpStream, UnixStream};
 
-/// A silent other end is asked after this, and then each second.
-const ASKED_AFTER: Duration = Duration::from_secs(3);
+/// TCP keep-alive: the idle time before the first probe; further probes follow each second.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(3);
 
-/// So many questions without an answer end the connection.
-const QUESTIONS: u32 = 4;
+/// The number of unanswered probes that ends the connection.
+const KEEPALIVE_PROBES: u32 = 4;
 
-/// What was sent and not acknowledged for so long ends the connection, in milliseconds (tcp(7)).
-const UNHEARD: u32 = 7000;
+/// TCP_USER_TIMEOUT in milliseconds: unacknowledged data of this age ends the connection (tcp(7)).
+const USER_TIMEOUT_MS: u32 = 7000;
 
-/// No delay, and an end within seconds when the other host is gone without a word.
+/// Sets no delay, and an end within seconds of a silent failure of the other host.
 pub fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, ASKED_AFTER)?;
+    sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
     sockopt::set_tcp_keepintvl(stream, Duration::from_secs(1))?;
-    sockopt::set_tcp_keepcnt(stream, QUESTIONS)?;
-    sockopt::set_tcp_user_timeout(stream, UNHEARD)?;
+    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
+    sockopt::set_tcp_user_timeout(stream, USER_TIMEOUT_MS)?;
     Ok(())
 }
 
-/// What is sent on it may be left unread for a while, as by a host that has no room for more: another connection
-/// finds out that the host is gone.
-pub fn unhurried(stream: &TcpStream) -> Result<()> {
+/// Removes the time-out of sent data: a host without room may leave it unread for a while. The heartbeat's connection
+/// detects a host that is gone.
+pub fn without_user_timeout(stream: &TcpStream) -> Result<()> {
     let set = sockopt::set_tcp_user_timeout(stream, 0);
     set.map_err(|e| Error::lost(format!("a socket: {e}")))
 }
 
-/// Passes on what comes from either side, until one of them has ended. Neither is closed by that.
+/// Passes bytes in both directions until one side has ended. It closes neither.
 pub async fn pass(
     far: &mut (impl AsyncRead + AsyncWrite + Unpin),
     near: &mut UnixStream,
@@ -52,7 +52,10 @@ pub async fn pass(
 }
 
 /// Writes a frame.
-pub async fn say<T: Message>(to: &mut (impl AsyncWrite + Unpin), message: &T) -> Result<()> {
+pub async fn write_message<T: Message>(
+    to: &mut (impl AsyncWrite + Unpin),
+    message: &T,
+) -> Result<()> {
     let mut bytes = Vec::new();
     frame::encode(message, &mut bytes)?;
     let written = async {
@@ -62,17 +65,17 @@ pub async fn say<T: Message>(to: &mut (impl AsyncWrite + Unpin), message: &T) ->
     written.await.map_err(|error| lost(&error))
 }
 
-/// Room for a frame before any of it has come, in bytes.
+/// The initial buffer of a frame, in bytes.
 const READ_AHEAD: usize = 8 << 10;
 
-/// Reads a frame, which may be so long.
-pub async fn hear(from: &mut (impl AsyncRead + Unpin), most: usize) -> io::Result<Vec<u8>> {
+/// Reads a frame of at most this length.
+pub async fn read_frame(from: &mut (impl AsyncRead + Unpin), most: usize) -> io::Result<Vec<u8>> {
     let length = from.read_u32_le().await? as usize;
     if length > most {
         let message = format!("a frame of {length} bytes; {most} are the most");
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
-    // Room grows with what has come, whatever length was claimed.
+    // The buffer grows with the received bytes, whatever length was claimed.
     let mut frame = Vec::with_capacity(length.min(READ_AHEAD));
     from.take(length as u64).read_to_end(&mut frame).await?;
     if frame.len() < length {
@@ -82,13 +85,15 @@ pub async fn hear(from: &mut (impl AsyncRead + Unpin), most: usize) -> io::Resul
 }
 
 /// One call, and its answer.
-pub async fn ask(
+pub async fn request(
     over: &mut (impl AsyncRead + AsyncWrite + Unpin),
     version: u16,
     call: &Call,
 ) -> Result<Answer> {
-    say(over, call).await?;
-    let frame = hear(over, MAX_FRAME).await.map_err(|error| lost(&error))?;
+    write_message(over, call).await?;
+    let frame = read_frame(over, MAX_FRAME)
+        .await
+        .map_err(|error| lost(&error))?;
     Ok(frame::decode_reply(version, &frame.into())?.answer)
 }
 

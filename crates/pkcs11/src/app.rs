@@ -8,7 +8,7 @@ use hsmux_token::{Class, ObjectRef, Operation};
 
 use crate::backend::Backend;
 use crate::crypt::InitChecks;
-use crate::object::{Entry, Home, Objects};
+use crate::object::{ObjectEntry, ObjectLocation, Objects};
 use crate::rv::{Result, Rv};
 use crate::session::Sessions;
 
@@ -17,11 +17,11 @@ const RANDOM: usize = 1 << 16;
 
 /// The library as one application has initialised it.
 pub struct App {
-    /// Who does the work.
+    /// The backend: the daemon, or a pool in this process.
     pub backend: Box<dyn Backend>,
-    /// What is open.
+    /// The open sessions.
     pub sessions: Sessions,
-    /// What has a handle.
+    /// The objects with handles.
     pub objects: Objects,
     /// The uncommon mechanism parameters that members take.
     pub init_checks: InitChecks,
@@ -43,7 +43,7 @@ impl App {
         }
     }
 
-    /// Whether C_Login has succeeded.
+    /// True after a successful C_Login.
     pub fn is_user(&self) -> bool {
         self.user.load(Ordering::Acquire)
     }
@@ -52,7 +52,7 @@ impl App {
         self.user.store(user, Ordering::Release);
     }
 
-    /// Whether private objects may be used: after C_Login, or where none is needed.
+    /// True if private objects may be used: after C_Login, or without a PIN to give.
     pub fn sees_private(&self) -> bool {
         self.is_user() || self.objects.catalogue().logged_in
     }
@@ -63,7 +63,7 @@ impl App {
     }
 
     /// The object of a handle that was given as a key's.
-    pub fn key(&self, handle: u64) -> Result<Arc<Entry>> {
+    pub fn key(&self, handle: u64) -> Result<Arc<ObjectEntry>> {
         let entry = self
             .objects
             .get(handle)
@@ -90,11 +90,11 @@ impl App {
     }
 
     /// Ends session objects: in this process, and on the members that hold them.
-    pub(crate) fn end_objects(&self, goes: impl Fn(&Entry) -> bool) {
+    pub(crate) fn end_objects(&self, goes: impl Fn(&ObjectEntry) -> bool) {
         for entry in self.objects.remove_all(goes) {
-            if let Home::Member(object) = entry.home {
+            if let ObjectLocation::Member(object) = entry.location {
                 let object = ObjectRef::Session(object);
-                // It dies with its worker at the latest; there is nobody to tell.
+                // An error has no receiver here; the object dies with its worker at the latest.
                 let _ = self.backend.execute(&Operation::Destroy { object });
             }
         }

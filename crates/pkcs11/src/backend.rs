@@ -1,4 +1,4 @@
-//! Who does the work: the daemon, or a pool in this process.
+//! Backends: the daemon, or a pool in this process.
 
 mod daemon;
 mod embedded;
@@ -6,8 +6,8 @@ mod embedded;
 use hsmux_token::{Error, Kind, Operation, Outcome, Result, Secret};
 use hsmux_wire::View;
 
-pub use daemon::Daemon;
-pub use embedded::Embedded;
+pub use daemon::DaemonBackend;
+pub use embedded::EmbeddedBackend;
 
 /// The pool, as one application sees it.
 pub trait Backend: Send + Sync {
@@ -27,7 +27,7 @@ pub trait Backend: Send + Sync {
     fn logout(&self) -> Result<()>;
 }
 
-/// Whether a PIN is the right one, in a time that does not depend on how much of it is.
+/// Compares a PIN in a time that does not depend on how many of its bytes are right.
 fn same(pin: &Secret, right: Option<&Secret>) -> Result<()> {
     let wrong = || Error::request(Kind::PinIncorrect, "C_Login: the PIN is wrong");
     let (pin, right) = (pin.expose(), right.ok_or_else(wrong)?.expose());

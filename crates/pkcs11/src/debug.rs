@@ -1,4 +1,4 @@
-//! What went wrong, in words, for who asks for it with the environment variable HSMUX_DEBUG.
+//! Errors in words, on request by the environment variable HSMUX_DEBUG.
 
 use std::fmt::Display;
 use std::sync::OnceLock;

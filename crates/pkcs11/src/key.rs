@@ -5,7 +5,7 @@ use hsmux_token::{Attributes, Class, Mechanism, ObjectRef, Operation, Uses};
 
 use crate::app::App;
 use crate::crypt::of_key;
-use crate::object::{Entry, is_token};
+use crate::object::{ObjectEntry, is_token};
 use crate::rv::{Result, Rv};
 
 impl App {
@@ -96,7 +96,7 @@ impl App {
         self.make_one(session, &operation)
     }
 
-    /// C_WrapKey. A length query wraps, too: no lease and no answer is kept for the second call.
+    /// C_WrapKey. A length query also wraps: no lease and no answer is kept for the second call.
     pub fn wrap(
         &self,
         session: u64,
@@ -124,7 +124,7 @@ impl App {
     fn wrap_with_local(
         &self,
         mechanism: Mechanism,
-        wrapping: &Entry,
+        wrapping: &ObjectEntry,
         key: ObjectRef,
     ) -> Result<bytes::Bytes> {
         if !wrapping.permits(CKA_WRAP) {
@@ -143,7 +143,7 @@ impl App {
         let made = made.into_objects()?.pop().and_then(|made| made.session);
         let lent = ObjectRef::Session(made.ok_or(Rv(CKR_DEVICE_ERROR))?);
         let wrapped = self.wrapped(mechanism, lent, key);
-        // What cannot be destroyed goes with its worker.
+        // If this fails, the object goes with its worker.
         let _ = self.backend.execute(&Operation::Destroy { object: lent });
         wrapped
     }
@@ -172,7 +172,7 @@ impl App {
     }
 }
 
-fn member_key(key: &Entry, usage: CK_ATTRIBUTE_TYPE, elsewhere: CK_RV) -> Result<ObjectRef> {
+fn member_key(key: &ObjectEntry, usage: CK_ATTRIBUTE_TYPE, elsewhere: CK_RV) -> Result<ObjectRef> {
     if !key.permits(usage) {
         return Err(Rv(CKR_KEY_FUNCTION_NOT_PERMITTED));
     }

@@ -32,7 +32,7 @@ mod login;
 mod mechanisms;
 mod object;
 mod pair;
-mod place;
+mod process_local;
 pub mod provider;
 mod rv;
 mod session;

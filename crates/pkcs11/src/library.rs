@@ -4,10 +4,10 @@ use hsmux_token::ck::*;
 
 use crate::app::App;
 use crate::backend::Backend;
-use crate::place::{Place, Put};
+use crate::process_local::{ProcessLocal, PutOutcome};
 use crate::rv::{Result, Rv};
 
-static LIBRARY: Place<App> = Place::empty();
+static LIBRARY: ProcessLocal<App> = ProcessLocal::empty();
 
 /// Runs a call on the library's state, or fails with CKR_CRYPTOKI_NOT_INITIALIZED.
 pub fn with<T>(call: impl FnOnce(&App) -> Result<T>) -> Result<T> {
@@ -32,8 +32,8 @@ pub fn initialise(make: impl FnOnce() -> hsmux_token::Result<Box<dyn Backend>>) 
         Rv(error.code().unwrap_or(CKR_GENERAL_ERROR))
     })?;
     match put {
-        Put::Done => Ok(()),
-        Put::Already => Err(Rv(CKR_CRYPTOKI_ALREADY_INITIALIZED)),
+        PutOutcome::Done => Ok(()),
+        PutOutcome::Already => Err(Rv(CKR_CRYPTOKI_ALREADY_INITIALIZED)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who the application is: C_Login, C_Logout, and what ends with the last session.
+//! Login state of the application: C_Login, C_Logout, and the end of the last session.
 
 use std::sync::atomic::Ordering;
 
@@ -6,7 +6,7 @@ use hsmux_token::Secret;
 use hsmux_token::ck::*;
 
 use crate::app::App;
-use crate::object::Entry;
+use crate::object::ObjectEntry;
 use crate::rv::{Result, Rv};
 
 impl App {
@@ -22,7 +22,7 @@ impl App {
                 }
                 answer?;
                 self.set_user(true);
-                // The login stands; where the catalogue cannot be read now, the next search reads it.
+                // The login is valid. If the catalogue cannot be read now, the next search reads it.
                 let _ = self.objects.reread(&*self.backend);
                 Ok(())
             }
@@ -85,7 +85,7 @@ impl App {
     /// The login has ended here, whatever the backend says: one that has gone knows of none.
     fn forget_user(&self) {
         self.sessions.end_private();
-        self.end_objects(Entry::is_private);
+        self.end_objects(ObjectEntry::is_private);
         self.set_user(false);
         self.objects.forget();
         let _ = self.backend.logout();

@@ -1,4 +1,4 @@
-//! What can be asked for: what the members have, and what is done in this process.
+//! The mechanisms on offer: those of the members, and those of this process.
 
 use hsmux_token::ck::*;
 use hsmux_token::{KeyKind, Mechanism, MechanismEntry, MechanismInfo, TokenInfo, Uses};
@@ -11,8 +11,8 @@ pub struct Mechanisms {
 }
 
 impl Mechanisms {
-    /// Those of the table that the token has; hashing on the host and public keys add uses to them. And those that
-    /// its vendor has defined, for signatures.
+    /// The mechanisms of the table that the token has, with uses that this process adds (hashing, public keys), and
+    /// the vendor's own for signatures.
     pub fn new(token: &TokenInfo) -> Self {
         let mut offered: Vec<_> = hsmux_token::entries()
             .iter()
@@ -37,7 +37,7 @@ impl Mechanisms {
         lookup(&self.offered, kind)
     }
 
-    /// Whether the members themselves have a mechanism for a use.
+    /// True if the members themselves have a mechanism for a use.
     pub fn on_token(&self, kind: CK_MECHANISM_TYPE, uses: Uses) -> bool {
         lookup(&self.of_token, kind).is_some_and(|info| info.flags & uses.bits() != 0)
     }
@@ -72,14 +72,14 @@ fn offer(entry: &MechanismEntry, token: &TokenInfo) -> Option<MechanismInfo> {
     info.flags = own.map_or(0, |own| own.flags) | raw.map_or(0, |raw| raw.flags & !OPERATIONS);
     info.flags |= raw.map_or(0, |raw| raw.flags & CKF_SIGN);
     info.flags |= in_software(entry);
-    // What nobody can make is not offered to be read.
+    // Recovery is offered only for signatures that a member can make.
     if info.flags & CKF_SIGN_RECOVER == 0 {
         info.flags &= !CKF_VERIFY_RECOVER;
     }
     Some(info)
 }
 
-/// What a public key does in this process.
+/// The uses of a public key in this process.
 fn in_software(entry: &MechanismEntry) -> CK_FLAGS {
     if !matches!(entry.key, KeyKind::Rsa | KeyKind::Ec | KeyKind::Edwards) {
         return 0;

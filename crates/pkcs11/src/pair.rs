@@ -7,7 +7,7 @@ use hsmux_token::ck::*;
 use hsmux_token::{Attributes, Class, KeyKind, Made, Mechanism, ObjectRef, Operation};
 
 use crate::app::App;
-use crate::object::{Home, complete_here, is_token};
+use crate::object::{ObjectLocation, complete_here, is_token};
 use crate::rv::{Result, Rv};
 
 impl App {
@@ -66,7 +66,9 @@ impl App {
         }
         let attributes = complete_here(Class::PUBLIC_KEY, &whole)?;
         self.take_away(half)?;
-        Ok(self.objects.insert(Home::Here, session, attributes))
+        Ok(self
+            .objects
+            .insert(ObjectLocation::Here, session, attributes))
     }
 
     fn take_away(&self, made: &Made) -> Result {

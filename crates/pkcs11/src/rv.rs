@@ -6,7 +6,7 @@ use hsmux_token::{Error, ck::CK_RV};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Rv(pub CK_RV);
 
-/// What a C_ function comes to.
+/// The result of a C_ function.
 pub type Result<T = ()> = std::result::Result<T, Rv>;
 
 impl From<Error> for Rv {

@@ -8,7 +8,7 @@ use hsmux_token::ck::CKR_SESSION_HANDLE_INVALID;
 use hsmux_token::sync::{Mutex, MutexGuard, RwLock};
 use smallvec::SmallVec;
 
-use crate::crypt::Active;
+use crate::crypt::ActiveOperation;
 use crate::rv::{Result, Rv};
 
 /// An open session.
@@ -17,21 +17,21 @@ pub struct Session {
     pub handle: u64,
     /// CKF_RW_SESSION.
     pub writes: bool,
-    state: Mutex<State>,
+    state: Mutex<SessionState>,
 }
 
-/// What a session has under way.
+/// The operations of a session.
 #[derive(Default)]
-pub struct State {
+pub struct SessionState {
     /// Cryptographic operations, at most one of each function; one is the common case.
-    pub active: SmallVec<[Active; 1]>,
-    /// What C_FindObjects has still to give.
+    pub active: SmallVec<[ActiveOperation; 1]>,
+    /// The handles that C_FindObjects has still to give.
     pub search: Option<std::vec::IntoIter<u64>>,
 }
 
 impl Session {
     /// Two calls on one session are one after the other.
-    pub fn state(&self) -> MutexGuard<'_, State> {
+    pub fn state(&self) -> MutexGuard<'_, SessionState> {
         self.state.lock()
     }
 }
@@ -110,7 +110,7 @@ impl Sessions {
         (count(&self.open), count(&self.writing))
     }
 
-    /// Whether a read-only session is open.
+    /// True if a read-only session is open.
     pub fn any_read_only(&self) -> bool {
         let (open, writing) = self.count();
         open > writing

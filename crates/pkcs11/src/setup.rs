@@ -11,7 +11,7 @@ use hsmux_token::permissions::TrustedOwner;
 use hsmux_token::{Error, Kind, Result, Secret, ck};
 use hsmux_wire::Endpoint;
 
-use crate::backend::{Backend, Daemon, Embedded};
+use crate::backend::{Backend, DaemonBackend, EmbeddedBackend};
 use crate::worker;
 
 /// Names the daemon's socket; then no configuration file is read.
@@ -21,18 +21,18 @@ const SOCKET: &str = "HSMUX_SOCKET";
 const SYSTEM: &str = "/etc/hsmux/hsmux.toml";
 
 /// How long an operation may take where no configuration file says.
-const PATIENCE: Duration = Duration::from_secs(30);
+const DEFAULT_DEADLINE: Duration = Duration::from_secs(30);
 
-/// What an application says of the pool's place; where it says nothing, the environment does.
+/// The location of the pool as an application gives it; otherwise the environment decides.
 #[derive(Clone, Default, Debug)]
-pub struct Source {
+pub struct PoolLocation {
     /// The daemon's socket; then no configuration file is read.
     pub socket: Option<PathBuf>,
     /// The configuration file.
     pub config: Option<PathBuf>,
 }
 
-impl Source {
+impl PoolLocation {
     fn socket(&self) -> Option<PathBuf> {
         let said = self.socket.is_some() || self.config.is_some();
         let environment = || std::env::var_os(SOCKET).map(PathBuf::from);
@@ -48,13 +48,13 @@ impl Source {
 /// The backend that the source, the environment and the configuration ask for.
 ///
 /// `threads` says whether the application lets the library start some.
-pub fn backend(source: &Source, threads: bool) -> Result<Box<dyn Backend>> {
+pub fn backend(source: &PoolLocation, threads: bool) -> Result<Box<dyn Backend>> {
     if is_privileged() {
         return privileged(source);
     }
     if let Some(socket) = source.socket() {
         let endpoint = Endpoint::from(Path::new(&socket));
-        return Ok(Box::new(Daemon::new(endpoint, PATIENCE)?));
+        return Ok(Box::new(DaemonBackend::new(endpoint, DEFAULT_DEADLINE)?));
     }
     let file = source
         .config
@@ -69,14 +69,14 @@ pub fn backend(source: &Source, threads: bool) -> Result<Box<dyn Backend>> {
 }
 
 /// The daemon where the file says that it is.
-fn daemon(draft: &Draft) -> Result<Daemon> {
+fn daemon(draft: &Draft) -> Result<DaemonBackend> {
     let endpoint = Endpoint::from(&*draft.config.module.socket);
-    Daemon::new(endpoint, draft.config.pool.deadline)
+    DaemonBackend::new(endpoint, draft.config.pool.deadline)
 }
 
-/// Mistakes of the file are no reason to fail: a daemon that runs goes on with what it read before. If nobody answers,
-/// they are the reason.
-fn reached(daemon: Daemon, mistakes: &[Mistake]) -> Result<Box<dyn Backend>> {
+/// Mistakes in the file alone are no failure: a running daemon keeps its earlier configuration. If no daemon answers,
+/// they are reported.
+fn reached(daemon: DaemonBackend, mistakes: &[Mistake]) -> Result<Box<dyn Backend>> {
     if !mistakes.is_empty() {
         daemon.reach().map_err(|_| of(mistakes))?;
     }
@@ -86,8 +86,8 @@ fn reached(daemon: Daemon, mistakes: &[Mistake]) -> Result<Box<dyn Backend>> {
     Ok(Box::new(daemon))
 }
 
-/// Whether the program has rights that its user lacks: set-uid, set-gid or file capabilities (AT_SECURE in
-/// getauxval(3)). Then that user decides nothing.
+/// True if the program has rights that its user lacks: set-uid, set-gid or file capabilities (AT_SECURE in
+/// getauxval(3)). Then the user's environment decides nothing.
 #[allow(unsafe_code)]
 pub fn is_privileged() -> bool {
     // SAFETY: it reads a number that the kernel gave this process.
@@ -95,7 +95,7 @@ pub fn is_privileged() -> bool {
 }
 
 /// The daemon of root's configuration. No vendor's module is loaded into such a program.
-fn privileged(source: &Source) -> Result<Box<dyn Backend>> {
+fn privileged(source: &PoolLocation) -> Result<Box<dyn Backend>> {
     let refuse = |what: &str| {
         mistake(format!(
             "{what} in a privileged program (set-uid, set-gid or with file capabilities): it uses the \
@@ -134,7 +134,11 @@ fn embedded(config: &Config, threads: bool) -> Result<Box<dyn Backend>> {
     // Several processes may embed the same pool: whoever changes a token writes the journal then.
     let (pool, _) = replicate::start(options, seats, Hold::WhileChanging, None)?;
     let guest = Arc::new(Guest::new(pool));
-    Ok(Box::new(Embedded::new(guest, pin, config.pool.deadline)))
+    Ok(Box::new(EmbeddedBackend::new(
+        guest,
+        pin,
+        config.pool.deadline,
+    )))
 }
 
 /// The answers of worker processes are read by a thread, which an application may forbid with

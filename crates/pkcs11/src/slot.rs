@@ -42,8 +42,9 @@ fn own_version() -> CK_VERSION {
 }
 
 impl App {
-    /// Whether the token is in the slot: the daemon answers, or sessions are open. They outlive a daemon that is away
-    /// for a while, and who heard that their token is gone (NSS looks once a second) would close them and lose its keys.
+    /// True if the token is in the slot: the daemon answers, or sessions are open. Sessions outlive a short absence
+    /// of the daemon; a program that heard of a removed token (NSS asks once a second) would close them and lose its
+    /// keys.
     pub fn is_present(&self) -> bool {
         self.refresh().is_ok() || self.sessions.count().0 > 0
     }
@@ -162,7 +163,7 @@ impl App {
     }
 }
 
-/// What of the pool's flags concerns applications; the counters are those of the members' own PINs.
+/// The flags of the pool that concern applications; the counters are those of the members' own PINs.
 const APPLICATIONS: TokenFlags = TokenFlags::RNG
     .union(TokenFlags::WRITE_PROTECTED)
     .union(TokenFlags::LOGIN_REQUIRED)

@@ -7,11 +7,10 @@ use hsmux_token::Result;
 
 const NAME: &str = "hsmux";
 
-/// Where `hsmux` is, seen from the folder of this library: built, in /usr/lib, in /usr/lib/TRIPLET.
+/// The path of `hsmux` relative to the folder of this library: built, in /usr/lib, in /usr/lib/TRIPLET.
 const PLACES: [&str; 3] = [".", "../bin", "../../bin"];
 
-/// What the configuration says, else the `hsmux` that was installed with this library, else that of
-/// the PATH.
+/// The path in the configuration, else the `hsmux` installed with this library, else that of the PATH.
 pub fn program(config: &Config) -> Result<PathBuf> {
     let configured = config.worker_program()?;
     let found = configured.or_else(installed);

@@ -3,12 +3,12 @@
 use super::Coordinator;
 use super::channel::Opener;
 use super::in_parallel::in_parallel;
-use super::journal::{Record, Sync, seconds};
-use super::members::{Members, Present};
-use super::plan::{Duty, Plan, Roster, too_few};
+use super::journal::{JournalRecord, SyncPolicy, seconds};
+use super::member_task::{MemberTask, TaskEffect};
+use super::members::{PoolMembers, PresentMember};
+use super::plan::{ChangePlan, Duty, Roster, too_few};
 use super::prove;
-use super::site::Limit;
-use super::work::{Effect, Work};
+use super::token_access::TimeLimit;
 use hsmux_token::{Error, Kind, Made, Object, ObjectId, Operation, Outcome, Result, Scope};
 use std::time::{Duration, Instant};
 
@@ -23,20 +23,20 @@ impl Coordinator {
     pub(super) fn carry_out(
         &self,
         change: u64,
-        members: &dyn Members,
+        members: &dyn PoolMembers,
         roster: &Roster,
         operation: &Operation,
-        plan: &Plan,
+        plan: &ChangePlan,
     ) -> Result<Outcome> {
         let call = operation.call();
         let intent = plan.intent(call);
         let written = self.journal.append(
-            Record::Intent {
+            JournalRecord::Intent {
                 change,
                 intent,
                 at: seconds(),
             },
-            Sync::Now,
+            SyncPolicy::Now,
         );
         if let Err(error) = written {
             if plan.begun {
@@ -52,7 +52,7 @@ impl Coordinator {
         let committed = enough
             && self
                 .journal
-                .append(Record::Commit { change }, Sync::Now)
+                .append(JournalRecord::Commit { change }, SyncPolicy::Now)
                 .inspect_err(|error| tracing::error!(%error, call, "the change is taken back"))
                 .is_ok();
         if !committed {
@@ -74,14 +74,14 @@ impl Coordinator {
         &self,
         change: u64,
         roster: &'a Roster,
-        plan: &Plan,
-    ) -> Vec<(&'a Present, Result<Effect>)> {
-        let duty_of = |present: &'a Present| {
+        plan: &ChangePlan,
+    ) -> Vec<(&'a PresentMember, Result<TaskEffect>)> {
+        let duty_of = |present: &'a PresentMember| {
             let duty = plan.duties.iter().find(|d| d.serial == present.serial)?;
             Some((present, duty))
         };
-        let parts: Vec<(&Present, &Duty)> = roster.here.iter().filter_map(duty_of).collect();
-        let limit = Limit::Until(roster.deadline);
+        let parts: Vec<(&PresentMember, &Duty)> = roster.here.iter().filter_map(duty_of).collect();
+        let limit = TimeLimit::Until(roster.deadline);
         let results = in_parallel(
             self.threads,
             &parts,
@@ -96,7 +96,7 @@ impl Coordinator {
                 // Lost, it only makes a restart undo what was not yet answered.
                 let _ = self
                     .journal
-                    .append(Record::Step { change, serial }, Sync::Later);
+                    .append(JournalRecord::Step { change, serial }, SyncPolicy::Later);
                 Ok(effect)
             },
         );
@@ -105,8 +105,8 @@ impl Coordinator {
     }
 
     /// Tells the pool what has changed, for all members at once: it proves what is new on each.
-    fn tell(&self, members: &dyn Members, results: &[(&Present, Result<Effect>)]) {
-        let one = |(present, result): &(&Present, Result<Effect>)| {
+    fn tell(&self, members: &dyn PoolMembers, results: &[(&PresentMember, Result<TaskEffect>)]) {
+        let one = |(present, result): &(&PresentMember, Result<TaskEffect>)| {
             match result {
                 Ok(effect) => members.changed(&present.name, &effect.made, &effect.gone),
                 Err(error) => tracing::warn!(%error, "does its part later"),
@@ -122,10 +122,10 @@ impl Coordinator {
             let effect = result.as_ref().ok()?;
             effect.unseen.then_some(*present)
         });
-        let unseen: Vec<&Present> = unseen.collect();
+        let unseen: Vec<&PresentMember> = unseen.collect();
         // No more than half of all at a time: the others serve.
         for some in unseen.chunks((results.len() / 2).max(1)) {
-            let renew = |present: &&Present| {
+            let renew = |present: &&PresentMember| {
                 members.renew(&present.name);
                 Ok(())
             };
@@ -141,20 +141,20 @@ impl Coordinator {
     pub(super) fn take_back(
         &self,
         change: u64,
-        members: &dyn Members,
+        members: &dyn PoolMembers,
         roster: &Roster,
-        plan: &Plan,
+        plan: &ChangePlan,
         why: &Error,
     ) {
         let why = why.to_string();
         let written = self
             .journal
-            .append(Record::Undone { change, why }, Sync::Now);
+            .append(JournalRecord::Undone { change, why }, SyncPolicy::Now);
         if let Err(error) = written {
             // A restart will decide the same, unless it finds enough members that have it.
             tracing::error!(%error, change, "taking back without the journal");
         }
-        let limit = Limit::Until(Instant::now() + TAKE_BACK);
+        let limit = TimeLimit::Until(Instant::now() + TAKE_BACK);
         for duty in &plan.duties {
             let Some(present) = roster.here.iter().find(|p| p.serial == duty.serial) else {
                 continue;
@@ -186,7 +186,7 @@ impl Coordinator {
         let serial = serial.to_owned();
         let written = self
             .journal
-            .append(Record::Applied { change, serial }, Sync::Later);
+            .append(JournalRecord::Applied { change, serial }, SyncPolicy::Later);
         if let Err(error) = written {
             // It is done a second time after a restart, which changes nothing.
             tracing::warn!(%error, change, "not noted");
@@ -196,19 +196,19 @@ impl Coordinator {
     /// Does all works of a list on one member, with the proof of the keys that it has made.
     pub(super) fn do_works(
         &self,
-        present: &Present,
-        works: &[Work],
-        others: &[Present],
-        limit: Limit,
+        present: &PresentMember,
+        works: &[MemberTask],
+        others: &[PresentMember],
+        limit: TimeLimit,
         again: bool,
-    ) -> Result<Effect> {
-        let opener = Opener::new(present.site(limit));
+    ) -> Result<TaskEffect> {
+        let opener = Opener::new(present.access(limit));
         let mut opener = opener.with_replicator(self.replicator.as_deref());
-        let mut all = Effect::default();
+        let mut all = TaskEffect::default();
         for work in works {
             let effect = work.apply(&mut opener, others, again)?;
-            if let (Work::Unwrap { .. }, Some(object)) = (work, effect.made.first()) {
-                prove::copy(opener.site(), object, None)?;
+            if let (MemberTask::Unwrap { .. }, Some(object)) = (work, effect.made.first()) {
+                prove::copy(opener.access(), object, None)?;
             }
             all.then(effect);
         }
@@ -218,7 +218,7 @@ impl Coordinator {
 
 /// A member that has not answered cannot be asked to take anything back either: its connection is
 /// ended, and it catches up when it returns.
-fn end_if_hung(present: &Present, error: &Error, begun: Instant) {
+fn end_if_hung(present: &PresentMember, error: &Error, begun: Instant) {
     if error.kind() == Kind::Deadline && begun.elapsed() >= HUNG {
         present
             .token
@@ -226,8 +226,12 @@ fn end_if_hung(present: &Present, error: &Error, begun: Instant) {
     }
 }
 
-/// What the caller gets: the new objects as the first member shows them.
-fn answer(operation: &Operation, plan: &Plan, results: &[(&Present, Result<Effect>)]) -> Outcome {
+/// The caller's answer: the new objects as the first member shows them.
+fn answer(
+    operation: &Operation,
+    plan: &ChangePlan,
+    results: &[(&PresentMember, Result<TaskEffect>)],
+) -> Outcome {
     if matches!(
         operation,
         Operation::Destroy { .. } | Operation::SetAttributes { .. }
@@ -252,8 +256,8 @@ fn answer(operation: &Operation, plan: &Plan, results: &[(&Present, Result<Effec
     )
 }
 
-/// The caller's own fault as it is; else how many did it, and why not the others.
-fn too_few_did(call: &str, need: usize, results: &[(&Present, Result<Effect>)]) -> Error {
+/// The caller's own mistake, if it was one; else the number of members that did it, and the errors of the others.
+fn too_few_did(call: &str, need: usize, results: &[(&PresentMember, Result<TaskEffect>)]) -> Error {
     let failures: Vec<&Error> = results
         .iter()
         .filter_map(|(_, result)| result.as_ref().err())

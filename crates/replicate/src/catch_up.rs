@@ -1,11 +1,11 @@
 //! A member returns: it does what it owes, and what it should not have, or lacks, is told.
 
 use super::Coordinator;
-use super::journal::{Record, Sync};
-use super::members::{Member, Members, Present, present};
+use super::journal::{JournalRecord, SyncPolicy};
+use super::member_task::{MemberTask, TaskEffect};
+use super::members::{Member, PoolMembers, PresentMember, present};
 use super::plan::Roster;
-use super::site::Limit;
-use super::work::{Effect, Work};
+use super::token_access::TimeLimit;
 use hsmux_state::json::{Cbor, Name};
 use hsmux_token::{Class, Error, Kind, ObjectId, Result, Scope, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ const EACH: Duration = Duration::from_secs(30);
 /// How long a new transport key may take: some tokens need a minute for one.
 const MAKING: Duration = Duration::from_secs(180);
 
-/// What there is to say about a member that has returned.
+/// The result for a member that has returned.
 #[derive(Default, Debug)]
 pub struct CatchUp {
     /// Changes that it has made up for.
@@ -43,8 +43,8 @@ impl Coordinator {
     ///
     /// `members` are the pool's (an object may be taken over from another), `member` is the one that
     /// has returned, in service or not yet.
-    pub fn catch_up(&self, members: &dyn Members, member: &Member) -> Result<CatchUp> {
-        let returned = Present::of(member).ok_or_else(|| {
+    pub fn catch_up(&self, members: &dyn PoolMembers, member: &Member) -> Result<CatchUp> {
+        let returned = PresentMember::of(member).ok_or_else(|| {
             Error::token(Kind::Lost, format!("{}: is not connected", member.name))
         })?;
         self.met(&returned)?;
@@ -71,23 +71,22 @@ impl Coordinator {
         Ok(told)
     }
 
-    /// A token whose transport key is of the kind of before gets a new one. What was sent to the old one is opened
-    /// by that.
-    fn replace_transport_key(&self, present: &Present) {
+    /// Replaces a transport key of an old kind. Envelopes for the old key are opened first.
+    fn replace_transport_key(&self, present: &PresentMember) {
         let pin = self.transport.pin(&present.serial);
         if pin.is_none_or(|pin| !pin.is_old()) {
             return;
         }
         let enrolled = self
             .transport
-            .enrol(present.site(Limit::Each(MAKING)), &present.serial);
+            .enrol(present.access(TimeLimit::Each(MAKING)), &present.serial);
         if let Err(error) = enrolled {
             tracing::warn!(member = present.name, %error, "the old transport key stays for now");
         }
     }
 
     /// Transport keys that were replaced go once nothing is owed by which they would be needed.
-    fn remove_old_transport_keys(&self, present: &Present, snapshot: &Snapshot) {
+    fn remove_old_transport_keys(&self, present: &PresentMember, snapshot: &Snapshot) {
         let serial = &present.serial;
         let needed = self.journal.read(|state| -> BTreeSet<ObjectId> {
             let owed = state.owed.get(serial).into_iter();
@@ -98,7 +97,7 @@ impl Coordinator {
             if needed.contains(&id.with_class(Class::PRIVATE_KEY)) {
                 continue;
             }
-            match present.site(Limit::Each(EACH)).destroy(id.into()) {
+            match present.access(TimeLimit::Each(EACH)).destroy(id.into()) {
                 Ok(_) => tracing::info!(member = present.name, "{id:?}: old transport key removed"),
                 Err(error) => {
                     tracing::warn!(member = present.name, %error, "an old transport key stays");
@@ -122,7 +121,7 @@ impl Coordinator {
 
     /// Keys that were made for a transport key which a token has lost, and which another one replaces, can never be taken
     /// out: the token was initialised anew.
-    fn drop_dead_envelopes(&self, present: &Present) {
+    fn drop_dead_envelopes(&self, present: &PresentMember) {
         let serial = &present.serial;
         let pin = self.transport.pin(serial);
         let Some(current) = pin.and_then(|pin| pin.private_key().ok()) else {
@@ -136,8 +135,8 @@ impl Coordinator {
             })
             .collect()
         });
-        let site = present.site(Limit::Each(EACH));
-        let is_gone = |opener: &ObjectId| matches!(site.find(*opener), Ok(None));
+        let access = present.access(TimeLimit::Each(EACH));
+        let is_gone = |opener: &ObjectId| matches!(access.find(*opener), Ok(None));
         let dead: Vec<u64> = openers
             .into_iter()
             .filter(|(_, opener)| is_gone(opener))
@@ -157,18 +156,18 @@ impl Coordinator {
         }
     }
 
-    /// Whether a member owes something. It pays a debt that arises while it connects at the end of that change, or before
-    /// the next one.
+    /// True if a member owes something. A debt that arises while the member connects is paid at the end of that
+    /// change, or before the next one.
     pub fn owes(&self, serial: &str) -> bool {
         self.journal.read(|state| state.owed.contains_key(serial))
     }
 
-    /// Notes the tokens that stand behind the members' names.
+    /// Notes which tokens have the members' names.
     pub(super) fn meet(&self, roster: &Roster) -> Result<()> {
         roster.here.iter().try_for_each(|present| self.met(present))
     }
 
-    fn met(&self, present: &Present) -> Result<()> {
+    fn met(&self, present: &PresentMember) -> Result<()> {
         let known = self
             .journal
             .read(|state| state.serials.get(&present.name) == Some(&present.serial));
@@ -177,15 +176,15 @@ impl Coordinator {
         }
         let (member, serial) = (present.name.clone(), present.serial.clone());
         self.journal
-            .append(Record::Seen { member, serial }, Sync::Later)
+            .append(JournalRecord::Seen { member, serial }, SyncPolicy::Later)
     }
 
     /// Members in service that still owe something do it now; says whether one had to be connected
     /// anew for it.
-    pub(super) fn settle_all(&self, here: &[Present], members: &dyn Members) -> bool {
+    pub(super) fn settle_all(&self, here: &[PresentMember], members: &dyn PoolMembers) -> bool {
         let mut renewed = false;
         for present in here {
-            let mut all = Effect::default();
+            let mut all = TaskEffect::default();
             for effect in self.settle(present, here).into_iter().flatten() {
                 all.then(effect);
             }
@@ -203,9 +202,9 @@ impl Coordinator {
 
     /// A member pays its debts, in the order of the changes. A debt that it cannot pay is logged, and delays later changes
     /// of the same objects.
-    fn settle(&self, present: &Present, others: &[Present]) -> Vec<Result<Effect>> {
+    fn settle(&self, present: &PresentMember, others: &[PresentMember]) -> Vec<Result<TaskEffect>> {
         self.drop_dead_envelopes(present);
-        let owed: Vec<(u64, Vec<Cbor<Work>>)> = self.journal.read(|state| {
+        let owed: Vec<(u64, Vec<Cbor<MemberTask>>)> = self.journal.read(|state| {
             let owed = state.owed.get(&present.serial);
             owed.map(|works| works.clone().into_iter().collect())
                 .unwrap_or_default()
@@ -213,13 +212,13 @@ impl Coordinator {
         let mut results = Vec::new();
         let mut held_up: BTreeSet<ObjectId> = BTreeSet::new();
         for (change, works) in &owed {
-            let works: Vec<Work> = works.iter().map(|work| work.0.clone()).collect();
-            let objects = || works.iter().flat_map(Work::objects);
+            let works: Vec<MemberTask> = works.iter().map(|work| work.0.clone()).collect();
+            let objects = || works.iter().flat_map(MemberTask::objects);
             if objects().any(|object| held_up.contains(&object)) {
                 held_up.extend(objects());
                 continue;
             }
-            let result = self.do_works(present, &works, others, Limit::Each(EACH), true);
+            let result = self.do_works(present, &works, others, TimeLimit::Each(EACH), true);
             let mut ends = false;
             match &result {
                 Ok(_) => self.paid(*change, &present.serial),
@@ -243,8 +242,8 @@ impl Coordinator {
         results
     }
 
-    /// What is on the token against what the journal knows.
-    fn compare(&self, present: &Present, told: &mut CatchUp) -> Result<()> {
+    /// Compares the token's objects with the journal.
+    fn compare(&self, present: &PresentMember, told: &mut CatchUp) -> Result<()> {
         let snapshot = present.token.objects().map_err(|e| e.at(&present.name))?;
         let there: BTreeSet<Name> = snapshot.objects.iter().map(|o| Name(o.id)).collect();
         self.journal.read(|state| {
@@ -266,7 +265,7 @@ impl Coordinator {
     }
 }
 
-fn others(members: &dyn Members, except: &Present) -> Vec<Present> {
+fn others(members: &dyn PoolMembers, except: &PresentMember) -> Vec<PresentMember> {
     let mut others = present(members);
     others.retain(|present| present.serial != except.serial);
     others

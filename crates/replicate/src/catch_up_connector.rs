@@ -94,7 +94,7 @@ impl CatchUpConnector {
 struct MemberToken {
     token: Arc<dyn Token>,
     writer: Weak<Writer>,
-    /// What was read on the way in, for the first who asks.
+    /// The objects read during catch-up, for the first caller that asks for them.
     read: Mutex<Option<Arc<Snapshot>>>,
 }
 

@@ -1,14 +1,14 @@
 //! A change from its beginning: who is there, and what each has to do.
 
 use super::Coordinator;
-use super::journal::{Record, Sync};
+use super::journal::{JournalRecord, SyncPolicy};
 use super::keys;
-use super::members::{Member, Members, Present, present};
+use super::members::{Member, PoolMembers, PresentMember, present};
 use super::objects;
 use super::plan::{Roster, too_few};
 use super::replicated_key::ReplicatedKey;
 use super::replicator::Replicator;
-use super::site::Limit;
+use super::token_access::TimeLimit;
 use hsmux_config::LoneKeys;
 use hsmux_state::json::Name;
 use hsmux_token::{Error, Kind, Object, ObjectId, ObjectRef, Operation, Outcome, Result, Scope};
@@ -22,7 +22,7 @@ impl Coordinator {
     /// [`Kind::Environment`] that the journal could not be written and no member was touched.
     pub fn change(
         &self,
-        members: &dyn Members,
+        members: &dyn PoolMembers,
         operation: &Operation,
         deadline: Instant,
     ) -> Result<Outcome> {
@@ -61,7 +61,7 @@ impl Coordinator {
         answer
     }
 
-    /// hsmux's own keys are not shown, and an application that names them all the same is refused.
+    /// Refuses hsmux's own keys: they are hidden, but an application may still name them.
     fn refuse_ours(&self, operation: &Operation) -> Result<()> {
         for object in operation.objects() {
             if let ObjectRef::Token(id) = object
@@ -79,10 +79,10 @@ impl Coordinator {
     fn plan_and_carry(
         &self,
         change: u64,
-        members: &dyn Members,
+        members: &dyn PoolMembers,
         roster: &Roster,
         operation: &Operation,
-        source: Option<&Present>,
+        source: Option<&PresentMember>,
     ) -> Result<Outcome> {
         let planned = if let Some(error) = keys::only_on_one(operation) {
             // Before a key is made that would be taken back.
@@ -115,8 +115,8 @@ impl Coordinator {
         }
     }
 
-    /// Whether a key that cannot be copied is made nonetheless: one replica is enough, or nobody has said how many
-    /// there have to be, and keys of its kind cannot be copied at all.
+    /// True if a key that cannot be copied may exist on one member: one replica is enough, or `replicas` is not set
+    /// and no key of its kind can be copied.
     fn may_stay_alone(&self, error: &Error) -> bool {
         let is_enough = self.replicas == 1 && error.scope() == Scope::Request;
         is_enough || self.lone_keys == LoneKeys::Made && keys::stays_where_it_is_made(error)
@@ -125,10 +125,10 @@ impl Coordinator {
     /// On the first member that can.
     fn on_one(
         &self,
-        members: &dyn Members,
+        members: &dyn PoolMembers,
         roster: &Roster,
         operation: &Operation,
-        source: Option<&Present>,
+        source: Option<&PresentMember>,
     ) -> Result<Outcome> {
         let mut refused = None;
         for present in source.map_or(&roster.here[..], std::slice::from_ref) {
@@ -157,7 +157,7 @@ impl Coordinator {
 
     /// Every worker is logged in: one that was logged out by another program is connected anew, by the rules of the
     /// PIN breaker. Says whether one was. Only members with such means of their own can tell.
-    fn log_in(&self, roster: &Roster, members: &dyn Members) -> Result<bool> {
+    fn log_in(&self, roster: &Roster, members: &dyn PoolMembers) -> Result<bool> {
         let mut renewed = false;
         let Ok(replicator) = self.replicator_of(roster) else {
             return Ok(false);
@@ -172,13 +172,13 @@ impl Coordinator {
     pub(super) fn log_in_each<'a>(
         &self,
         chosen: impl Iterator<Item = &'a Member>,
-        members: &dyn Members,
+        members: &dyn PoolMembers,
     ) -> bool {
         let Some(replicator) = self.replicator.as_deref() else {
             return false;
         };
         let mut renewed = false;
-        for present in chosen.filter_map(Present::of) {
+        for present in chosen.filter_map(PresentMember::of) {
             if replicator.serves(&present.token.info()).is_ok() {
                 let anew = log_in(replicator, &present, members);
                 renewed |= anew.unwrap_or_else(|error| {
@@ -201,15 +201,15 @@ impl Coordinator {
         if known.is_empty() {
             return Ok(());
         }
-        let record = Record::Unexplained { objects: known };
-        self.journal.append(record, Sync::Now)
+        let record = JournalRecord::Unexplained { objects: known };
+        self.journal.append(record, SyncPolicy::Now)
     }
 
     /// On the one member that is concerned, without a plan.
     fn directly(
         &self,
-        members: &dyn Members,
-        present: &Present,
+        members: &dyn PoolMembers,
+        present: &PresentMember,
         operation: &Operation,
         deadline: Instant,
     ) -> Result<Outcome> {
@@ -243,7 +243,7 @@ impl Coordinator {
                 ..
             } => {
                 // It answers by its old name, and says the one that it has now.
-                made.extend(present.site(Limit::Until(deadline)).find(*id)?);
+                made.extend(present.access(TimeLimit::Until(deadline)).find(*id)?);
                 gone.extend((!made.iter().any(|object| object.id == *id)).then_some(*id));
             }
             _ => {}
@@ -255,7 +255,11 @@ impl Coordinator {
 }
 
 /// Connects a member anew if another program has logged it out; says whether that was so.
-fn log_in(replicator: &dyn Replicator, present: &Present, members: &dyn Members) -> Result<bool> {
+fn log_in(
+    replicator: &dyn Replicator,
+    present: &PresentMember,
+    members: &dyn PoolMembers,
+) -> Result<bool> {
     if replicator.is_logged_in(&present.token.info())? {
         return Ok(false);
     }
@@ -277,15 +281,18 @@ fn no_way(error: Error, why: Option<&str>) -> Error {
 }
 
 /// Session objects get their owner's numbers; the owner is then the only member that can begin.
-fn localize(operation: &Operation, members: &dyn Members) -> Result<(Operation, Option<Present>)> {
+fn localize(
+    operation: &Operation,
+    members: &dyn PoolMembers,
+) -> Result<(Operation, Option<PresentMember>)> {
     let mut operation = operation.clone();
-    let mut source: Option<Present> = None;
+    let mut source: Option<PresentMember> = None;
     for reference in operation.objects_mut() {
         let ObjectRef::Session(session) = reference else {
             continue;
         };
         let (member, local) = members.home(session)?;
-        let present = Present::of(&member).ok_or_else(|| {
+        let present = PresentMember::of(&member).ok_or_else(|| {
             Error::lost(format!("{}: went with its session objects", member.name))
         })?;
         if source.as_ref().is_some_and(|s| s.serial != present.serial) {

@@ -1,12 +1,12 @@
-//! The way of keys from one token to another: wrapped under a key that only the other can unwrap.
+//! Transfer of keys between tokens, wrapped under a key that only the target can unwrap.
 //!
-//! The source makes an AES-256 session key, wraps it once under the target's transport public key
-//! (RSA-OAEP with SHA-256, or with SHA-1 where one of the two has no other; its strength does not rest
-//! on collisions), and wraps every key of the run under it. Or both hold a wrapping key already.
+//! The source makes an AES-256 session key and wraps it once under the target's transport public key. It uses
+//! RSA-OAEP with SHA-256, or with SHA-1 if one of the two has no other: OAEP does not need collision resistance.
+//! Every key of the run is wrapped under the session key. If both tokens hold a wrapping key already, that is used.
 
 use super::replicator::Replicator;
-use super::site::{Site, TemporaryObject, is_absent};
-use super::transport::Pin;
+use super::token_access::{TemporaryObject, TokenAccess, is_absent};
+use super::transport::PinnedKey;
 use hsmux_token::ck::*;
 use hsmux_token::{
     Attributes, Blob, Borrow, Error, Kind, Mechanism, Oaep, ObjectId, ObjectRef, Operation, Params,
@@ -14,8 +14,8 @@ use hsmux_token::{
 };
 use minicbor::{Decode, Encode};
 
-/// Ways to wrap any key under an AES key, the best first. CKM_AES_KEY_WRAP takes whole blocks of 8
-/// bytes only; CBC has no check of its own, which the proof of the copy makes good.
+/// Mechanisms that wrap any key under an AES key, the best first. CKM_AES_KEY_WRAP takes whole blocks of 8 bytes
+/// only; CBC has no integrity check, but the proof of the copy finds a damaged key.
 const UNDER_AES: &[u64] = &[
     CKM_AES_KEY_WRAP_KWP,
     CKM_AES_KEY_WRAP_PAD,
@@ -43,7 +43,7 @@ pub(super) fn unwraps(token: &dyn Token) -> Vec<u64> {
     UNDER_AES
         .iter()
         .copied()
-        .filter(|kind| super::site::offers(token, *kind, CKF_UNWRAP))
+        .filter(|kind| super::token_access::offers(token, *kind, CKF_UNWRAP))
         .collect()
 }
 
@@ -77,7 +77,7 @@ impl Envelope {
 
 /// The source's end of the way to one target.
 pub(super) struct Channel<'a> {
-    source: Site<'a>,
+    source: TokenAccess<'a>,
     wrapping: ObjectRef,
     /// Kept so that the session key lives as long as the channel.
     _session_key: Option<TemporaryObject<'a>>,
@@ -88,8 +88,8 @@ pub(super) struct Channel<'a> {
 }
 
 impl<'a> Channel<'a> {
-    /// Whether a key can leave the source wrapped at all.
-    pub fn can_leave(source: Site<'_>) -> Result<()> {
+    /// An error if no key can leave the source wrapped.
+    pub fn can_leave(source: TokenAccess<'_>) -> Result<()> {
         if source.offers(CKM_RSA_PKCS_OAEP, CKF_WRAP) {
             return Ok(());
         }
@@ -101,7 +101,7 @@ impl<'a> Channel<'a> {
     }
 
     /// To a target with a pinned transport key, present or not.
-    pub fn to(source: Site<'a>, target: &Pin) -> Result<Self> {
+    pub fn to(source: TokenAccess<'a>, target: &PinnedKey) -> Result<Self> {
         let mechanisms = common(source, &target.unwraps, &target.name)?;
         Self::can_leave(source)?;
         let mut template = target
@@ -143,20 +143,20 @@ impl<'a> Channel<'a> {
     }
 
     /// To a target that holds the same wrapping key, an AES key.
-    pub fn under(source: Site<'a>, target: Site<'_>, key: ObjectId) -> Result<Self> {
-        for (site, usage, verb) in [(source, CKA_WRAP, "wrap"), (target, CKA_UNWRAP, "unwrap")] {
-            let Some(held) = site.find(key)? else {
+    pub fn under(source: TokenAccess<'a>, target: TokenAccess<'_>, key: ObjectId) -> Result<Self> {
+        for (access, usage, verb) in [(source, CKA_WRAP, "wrap"), (target, CKA_UNWRAP, "unwrap")] {
+            let Some(held) = access.find(key)? else {
                 let why = format!("does not hold the wrapping key {key}");
-                return Err(cannot(site.name, &why));
+                return Err(cannot(access.name, &why));
             };
             if held.attributes.number(CKA_KEY_TYPE) != Some(CKK_AES) {
                 let why = format!("cannot {verb} under {key}, which is no AES key");
-                return Err(cannot(site.name, &why));
+                return Err(cannot(access.name, &why));
             }
             if held.attributes.flag(usage) == Some(false) {
                 let flag = verb.to_uppercase();
                 let why = format!("may not {verb} under the key {key} (CKA_{flag} is FALSE)");
-                return Err(cannot(site.name, &why));
+                return Err(cannot(access.name, &why));
             }
         }
         Ok(Self {
@@ -203,22 +203,22 @@ impl<'a> Channel<'a> {
 
 /// The target's end: opens envelopes, and keeps the AES key of the run while they follow one another.
 pub(super) struct Opener<'a> {
-    site: Site<'a>,
+    access: TokenAccess<'a>,
     replicator: Option<&'a dyn Replicator>,
     opened: Option<(Blob, TemporaryObject<'a>)>,
 }
 
 impl<'a> Opener<'a> {
     /// For one token.
-    pub fn new(site: Site<'a>) -> Self {
+    pub fn new(access: TokenAccess<'a>) -> Self {
         Self {
-            site,
+            access,
             replicator: None,
             opened: None,
         }
     }
 
-    /// For one that keys come to by its own means, too.
+    /// The same for keys that also come by a replicator.
     pub fn with_replicator(self, replicator: Option<&'a dyn Replicator>) -> Self {
         Self { replicator, ..self }
     }
@@ -227,7 +227,7 @@ impl<'a> Opener<'a> {
     pub fn replicator(&self) -> Result<&'a dyn Replicator> {
         self.replicator.ok_or_else(|| {
             cannot(
-                self.site.name,
+                self.access.name,
                 "is owed a key that came by its own means, which this program does not have: \
                  leave it to the daemon",
             )
@@ -235,8 +235,8 @@ impl<'a> Opener<'a> {
     }
 
     /// The token.
-    pub fn site(&self) -> Site<'a> {
-        self.site
+    pub fn access(&self) -> TokenAccess<'a> {
+        self.access
     }
 
     /// Unwraps the key of an envelope under a template.
@@ -252,7 +252,7 @@ impl<'a> Opener<'a> {
             }
             None => envelope.opener.into(),
         };
-        self.site.make(&Operation::Unwrap {
+        self.access.make(&Operation::Unwrap {
             unwrapping,
             mechanism: envelope.mechanism.clone(),
             wrapped: envelope.wrapped.clone(),
@@ -274,7 +274,7 @@ impl<'a> Opener<'a> {
                 .with_number(CKA_CLASS, CKO_SECRET_KEY)
                 .with_number(CKA_KEY_TYPE, CKK_AES),
         };
-        let key = self.site.make_session(&unwrap).map_err(|error| {
+        let key = self.access.make_session(&unwrap).map_err(|error| {
             if is_absent(&error) {
                 error.at(
                     "its transport key is gone (was the token initialised again? then stop the daemon, remove \
@@ -307,7 +307,7 @@ fn mechanism(kind: u64) -> Result<Mechanism> {
     Ok(Mechanism::with_bytes(kind, super::random::<16>()?.to_vec()))
 }
 
-fn common(source: Site, target: &[u64], target_name: &str) -> Result<Vec<u64>> {
+fn common(source: TokenAccess, target: &[u64], target_name: &str) -> Result<Vec<u64>> {
     let common: Vec<u64> = UNDER_AES
         .iter()
         .copied()
@@ -329,7 +329,7 @@ fn cannot(member: &str, why: &str) -> Error {
     Error::request(Kind::Unsupported, format!("{member} {why}"))
 }
 
-/// Whether another way to wrap may do.
+/// True if another wrapping mechanism may work.
 fn fits_not(error: &Error) -> bool {
     matches!(
         error.code(),

@@ -3,12 +3,12 @@
 use super::Coordinator;
 use super::channel::{Channel, Opener, stays};
 use super::in_parallel::in_parallel;
-use super::journal::{Record, Sync};
-use super::members::{Member, Present};
+use super::journal::{JournalRecord, SyncPolicy};
+use super::member_task::MemberTask;
+use super::members::{Member, PresentMember};
 use super::prove;
-use super::site::{Limit, Site};
 use super::template;
-use super::work::Work;
+use super::token_access::{TimeLimit, TokenAccess};
 use hsmux_software::PublicKey;
 use hsmux_state::json::Name;
 use hsmux_token::ck::*;
@@ -20,9 +20,9 @@ use std::time::Duration;
 const EACH: Duration = Duration::from_secs(60);
 
 /// So many objects are noted in the journal together.
-const NOTED_TOGETHER: usize = 100;
+const NOTE_BATCH: usize = 100;
 
-/// What is cloned, and how.
+/// The objects to clone, and how.
 #[derive(Clone, Default, Debug)]
 pub struct Selection {
     /// These, each key with its other half and its certificates; `None`: everything.
@@ -31,22 +31,22 @@ pub struct Selection {
     pub extractable: bool,
 }
 
-/// What became of one object on one target.
+/// The result for one object on one target.
 #[derive(Clone, Debug)]
-pub struct Cloned {
+pub struct ClonedObject {
     /// The target.
     pub target: String,
     /// The object.
     pub object: ObjectId,
-    /// Its label, for people.
+    /// Its label, for messages.
     pub label: String,
-    /// What became of it.
-    pub fate: Fate,
+    /// The outcome.
+    pub outcome: CloneOutcome,
 }
 
-/// What became of an object.
+/// The outcome for an object.
 #[derive(Clone, Debug)]
-pub enum Fate {
+pub enum CloneOutcome {
     /// It is there now, and has proved itself.
     Copied,
     /// It was there before, and has proved itself.
@@ -69,8 +69,8 @@ impl Coordinator {
         targets: &[Member],
         selection: &Selection,
         wrapping: Option<ObjectId>,
-        progress: &(dyn Fn(&Cloned) + std::marker::Sync),
-    ) -> Result<Vec<Cloned>> {
+        progress: &(dyn Fn(&ClonedObject) + Sync),
+    ) -> Result<Vec<ClonedObject>> {
         let source = present(source)?;
         let targets = targets.iter().map(present).collect::<Result<Vec<_>>>()?;
         if targets.iter().any(|target| target.serial == source.serial) {
@@ -80,9 +80,9 @@ impl Coordinator {
             ));
         }
         let snapshot = source.token.objects().map_err(|e| e.at(&source.name))?;
-        let run = Run {
+        let run = CloneRun {
             coordinator: self,
-            source: source.site(Limit::Each(EACH)),
+            source: source.access(TimeLimit::Each(EACH)),
             objects: selected(&snapshot.objects, selection)?,
             buried: self
                 .journal
@@ -109,47 +109,49 @@ impl Coordinator {
 }
 
 /// One source, many targets.
-struct Run<'a> {
+struct CloneRun<'a> {
     coordinator: &'a Coordinator,
-    source: Site<'a>,
+    source: TokenAccess<'a>,
     /// In the order in which they are copied.
     objects: Vec<&'a Object>,
     /// Tombstones at the start: cloning lifts these, but not one that is set meanwhile.
     buried: BTreeSet<Name>,
     extractable: bool,
     wrapping: Option<ObjectId>,
-    progress: &'a (dyn Fn(&Cloned) + std::marker::Sync),
+    progress: &'a (dyn Fn(&ClonedObject) + Sync),
 }
 
-impl Run<'_> {
+impl CloneRun<'_> {
     /// All objects to one target.
-    fn to(&self, target: &Present) -> Result<Vec<Cloned>> {
-        let site = target.site(Limit::Each(EACH));
+    fn to(&self, target: &PresentMember) -> Result<Vec<ClonedObject>> {
+        let access = target.access(TimeLimit::Each(EACH));
         let there = target.token.objects().map_err(|e| e.at(&target.name))?;
         let there: BTreeMap<ObjectId, &Object> = there.objects.iter().map(|o| (o.id, o)).collect();
         let mut way = CloneTarget {
             run: self,
             target,
             channel: None,
-            opener: Opener::new(site),
+            opener: Opener::new(access),
         };
         if self.wrapping.is_some() {
-            // A target that cannot take keys under it is left as it is, without public halves either.
+            // A target that cannot take keys stays unchanged, without public halves.
             way.channel()?;
         }
         let (mut all, mut placed) = (Vec::new(), Vec::new());
         for object in &self.objects {
             let result = match there.get(&object.id) {
-                Some(there) => prove::copy(site, there, Some(self.source)).map(|()| Fate::There),
-                None => way.carry(object).map(|()| Fate::Copied),
+                Some(there) => {
+                    prove::copy(access, there, Some(self.source)).map(|()| CloneOutcome::There)
+                }
+                None => way.carry(object).map(|()| CloneOutcome::Copied),
             };
             let ends = matches!(&result, Err(error) if error.ends_connection());
             if result.is_ok() {
                 placed.push(Name(object.id));
             }
-            let fate = result.unwrap_or_else(Fate::Failed);
-            all.push(self.tell(target, object, fate));
-            if placed.len() >= NOTED_TOGETHER || ends {
+            let outcome = result.unwrap_or_else(CloneOutcome::Failed);
+            all.push(self.tell(target, object, outcome));
+            if placed.len() >= NOTE_BATCH || ends {
                 self.note(target, std::mem::take(&mut placed))?;
             }
             if ends {
@@ -160,39 +162,40 @@ impl Run<'_> {
         Ok(all)
     }
 
-    fn note(&self, target: &Present, objects: Vec<Name>) -> Result<()> {
+    fn note(&self, target: &PresentMember, objects: Vec<Name>) -> Result<()> {
         if objects.is_empty() {
             return Ok(());
         }
         let serial = target.serial.clone();
-        let record = Record::Placed { serial, objects };
-        self.coordinator.journal.append(record, Sync::Now)
+        let record = JournalRecord::Placed { serial, objects };
+        self.coordinator.journal.append(record, SyncPolicy::Now)
     }
 
-    fn tell(&self, target: &Present, object: &Object, fate: Fate) -> Cloned {
-        let cloned = Cloned {
+    fn tell(&self, target: &PresentMember, object: &Object, outcome: CloneOutcome) -> ClonedObject {
+        let cloned = ClonedObject {
             target: target.name.clone(),
             object: object.id,
             label: object.attributes.text(CKA_LABEL).unwrap_or_default(),
-            fate,
+            outcome,
         };
         (self.progress)(&cloned);
         cloned
     }
 
     /// For a target that cannot be used at all.
-    fn none_on(&self, target: &Present, error: &Error) -> Vec<Cloned> {
-        let failed = |object: &&Object| self.tell(target, object, Fate::Failed(error.clone()));
+    fn none_on(&self, target: &PresentMember, error: &Error) -> Vec<ClonedObject> {
+        let failed =
+            |object: &&Object| self.tell(target, object, CloneOutcome::Failed(error.clone()));
         self.objects.iter().map(failed).collect()
     }
 
     /// The work that puts an object on a target.
-    fn work(&self, object: &Object, way: &mut CloneTarget) -> Result<Work> {
+    fn work(&self, object: &Object, way: &mut CloneTarget) -> Result<MemberTask> {
         let makes = object.id;
         let found = &object.attributes;
         if !matches!(makes.class, Class::PRIVATE_KEY | Class::SECRET_KEY) {
             let template = template::created(found);
-            return Ok(Work::Create { makes, template });
+            return Ok(MemberTask::Create { makes, template });
         }
         if found.flag(CKA_EXTRACTABLE) == Some(false) {
             return Err(stays(self.source.name));
@@ -207,7 +210,7 @@ impl Run<'_> {
             let half = known(object, half.as_ref().map(PublicKey::spki))?;
             template.set(CKA_PUBLIC_KEY_INFO, half.0);
         }
-        Ok(Work::Unwrap {
+        Ok(MemberTask::Unwrap {
             makes,
             envelope: way.channel()?.seal(makes.into())?,
             template,
@@ -216,7 +219,7 @@ impl Run<'_> {
     }
 }
 
-/// What tells a key from all others; without it no copy can be known.
+/// The value that identifies a key; without it a copy cannot be recognised.
 fn known(object: &Object, value: Option<&[u8]>) -> Result<Blob> {
     let value = value.filter(|value| !value.is_empty()).ok_or_else(|| {
         Error::request(
@@ -236,8 +239,8 @@ fn known(object: &Object, value: Option<&[u8]>) -> Result<Blob> {
 
 /// From the source to one target.
 struct CloneTarget<'r, 'a> {
-    run: &'r Run<'a>,
-    target: &'r Present,
+    run: &'r CloneRun<'a>,
+    target: &'r PresentMember,
     /// Opened for the first key.
     channel: Option<Channel<'a>>,
     opener: Opener<'r>,
@@ -259,22 +262,22 @@ impl<'a> CloneTarget<'_, 'a> {
         let effect = run
             .work(object, self)?
             .apply(&mut self.opener, &[], false)?;
-        let site = self.opener.site();
+        let access = self.opener.access();
         let copy = effect.made.first().unwrap_or(object);
-        prove::copy(site, copy, Some(run.source)).inspect_err(|_| {
+        prove::copy(access, copy, Some(run.source)).inspect_err(|_| {
             // A copy that is another key must not stay under this one's name.
-            let _ = site.destroy(object.id.into());
+            let _ = access.destroy(object.id.into());
         })
     }
 
     fn channel(&mut self) -> Result<&Channel<'a>> {
         if self.channel.is_none() {
-            let site = self.opener.site();
+            let access = self.opener.access();
             let channel = if let Some(key) = self.run.wrapping {
-                Channel::under(self.run.source, site, key)?
+                Channel::under(self.run.source, access, key)?
             } else {
                 let transport = &self.run.coordinator.transport;
-                let pin = transport.enrol(site, &self.target.serial)?;
+                let pin = transport.enrol(access, &self.target.serial)?;
                 Channel::to(self.run.source, &pin)?
             };
             self.channel = Some(channel);
@@ -285,8 +288,8 @@ impl<'a> CloneTarget<'_, 'a> {
     }
 }
 
-fn present(member: &Member) -> Result<Present> {
-    Present::of(member).ok_or_else(|| {
+fn present(member: &Member) -> Result<PresentMember> {
+    PresentMember::of(member).ok_or_else(|| {
         Error::token(
             Kind::Lost,
             format!("{} is not in service; hsmux status says why", member.name),

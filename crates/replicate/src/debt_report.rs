@@ -1,13 +1,13 @@
-//! What members owe, for people, and for how long it is remembered.
+//! Debts of members, for messages, and how long they are kept.
 
 use super::Coordinator;
-use super::journal::State;
+use super::journal::JournalState;
 use hsmux_pool::DebtStatus;
 use hsmux_token::Error;
 use hsmux_token::sync::Mutex;
 use std::collections::BTreeSet;
 
-impl State {
+impl JournalState {
     /// The name of a token: of the member that it was last behind, or its serial number.
     pub(super) fn member_of(&self, serial: &str) -> String {
         let mut names = self.serials.iter();
@@ -17,7 +17,7 @@ impl State {
 }
 
 impl Coordinator {
-    /// Who owes how many changes. Asks no token.
+    /// The number of changes that each member owes. Asks no token.
     pub fn debts(&self) -> Vec<DebtStatus> {
         let owed: Vec<(DebtStatus, Vec<u64>)> = self.journal.read(|state| {
             let debts = state.owed.iter().map(|(serial, changes)| {

@@ -2,8 +2,8 @@
 
 use hsmux_token::{Attributes, Class, ObjectId, ck};
 
-use super::journal::{self, Intent, Part, Record};
-use super::work::Work;
+use super::journal::{self, Intent, JournalRecord, MemberPart};
+use super::member_task::MemberTask;
 use hsmux_state::json::{Cbor, Name};
 
 /// Reads a journal. Its state is worth the same when a compacted journal has it in one line.
@@ -20,20 +20,20 @@ pub fn journal(bytes: &[u8]) -> bool {
 pub fn example() -> Vec<u8> {
     let object = ObjectId::of_unidentified(Class::SECRET_KEY, "1", b"id", b"label");
     let template = Attributes::default().with(ck::CKA_LABEL, b"label".to_vec());
-    let create = Work::Create {
+    let create = MemberTask::Create {
         makes: object,
         template: template.clone(),
     };
-    let set = Work::Set {
+    let set = MemberTask::Set {
         object,
         becomes: object,
         template,
     };
     let local = Attributes::default().with_flag(ck::CKA_LOCAL, true);
-    let part = |serial: &str| Part {
+    let part = |serial: &str| MemberPart {
         serial: serial.into(),
         works: vec![Cbor(create.clone()), Cbor(set.clone())],
-        undo: vec![Cbor(Work::Fetch { makes: object })],
+        undo: vec![Cbor(MemberTask::Fetch { makes: object })],
     };
     let intent = Intent {
         call: "C_CreateObject".into(),
@@ -43,46 +43,46 @@ pub fn example() -> Vec<u8> {
         removes: vec![Name(object.with_class(Class::DATA))],
         origins: vec![(Name(object), Cbor(local))],
     };
-    let begin = |change| Record::Begin {
+    let begin = |change| JournalRecord::Begin {
         change,
         call: "C_CreateObject".into(),
     };
-    let step = |serial: &str| Record::Step {
+    let step = |serial: &str| JournalRecord::Step {
         change: 1,
         serial: serial.into(),
     };
     let records = [
-        Record::Seen {
+        JournalRecord::Seen {
             member: "a".into(),
             serial: "1".into(),
         },
         begin(1),
-        Record::Intent {
+        JournalRecord::Intent {
             change: 1,
             intent: intent.clone(),
             at: 1,
         },
         step("1"),
         step("2"),
-        Record::Commit { change: 1 },
-        Record::Applied {
+        JournalRecord::Commit { change: 1 },
+        JournalRecord::Applied {
             change: 1,
             serial: "3".into(),
         },
         begin(2),
-        Record::Intent {
+        JournalRecord::Intent {
             change: 2,
             intent,
             at: 2,
         },
-        Record::Undone {
+        JournalRecord::Undone {
             change: 2,
             why: "too few".into(),
         },
-        Record::Unexplained {
+        JournalRecord::Unexplained {
             objects: vec![Name(object.with_class(Class::DATA))],
         },
-        Record::Placed {
+        JournalRecord::Placed {
             serial: "1".into(),
             objects: vec![Name(object)],
         },

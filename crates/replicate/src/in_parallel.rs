@@ -1,6 +1,6 @@
 //! The same work for several members, at once if threads may be started.
 
-use super::members::Present;
+use super::members::PresentMember;
 use hsmux_token::{Error, Kind, Result};
 
 /// Runs `work` for each item, on a thread each if there may be threads. A panic is an error of that
@@ -8,7 +8,7 @@ use hsmux_token::{Error, Kind, Result};
 pub(super) fn in_parallel<T: Sync, R: Send>(
     threads: bool,
     items: &[T],
-    member: impl Fn(&T) -> &Present,
+    member: impl Fn(&T) -> &PresentMember,
     work: impl Fn(&T) -> Result<R> + Sync,
 ) -> Vec<Result<R>> {
     if !threads || items.len() < 2 {

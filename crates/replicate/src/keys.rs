@@ -3,13 +3,13 @@
 
 use super::Coordinator;
 use super::channel::{Channel, Envelope};
-use super::members::Present;
+use super::member_task::MemberTask;
+use super::members::PresentMember;
 use super::objects;
-use super::origin::Origin;
-use super::plan::{Duty, Plan, Roster, too_few};
-use super::site::{Site, is_absent};
+use super::origin::KeyOrigin;
+use super::plan::{ChangePlan, Duty, Roster, too_few};
 use super::template;
-use super::work::Work;
+use super::token_access::{TokenAccess, is_absent};
 use super::wrappable_key::{NewObject, WrappableKey};
 use hsmux_software::{PublicKey, unchecked_kind, unchecked_pair};
 use hsmux_token::ck::*;
@@ -44,19 +44,19 @@ pub(super) fn plan(
     coordinator: &Coordinator,
     roster: &Roster,
     operation: &Operation,
-    source: Option<&Present>,
-) -> Result<Plan> {
+    source: Option<&PresentMember>,
+) -> Result<ChangePlan> {
     let mut refused = None;
     for present in source.map_or(&roster.here[..], std::slice::from_ref) {
-        let site = roster.site(present);
-        // Before it makes a key that could not leave it. What is copied may be no key.
+        let access = roster.access(present);
+        // Check before the key is made: it could not leave the member. The copy of an object may be no key.
         if !matches!(operation, Operation::Copy { .. })
-            && let Err(error) = Channel::can_leave(site)
+            && let Err(error) = Channel::can_leave(access)
         {
             refused.get_or_insert(error);
             continue;
         }
-        let made = match WrappableKey::make(site, operation) {
+        let made = match WrappableKey::make(access, operation) {
             Ok(NewObject::Key(made)) => made,
             Ok(NewObject::Public(template)) => return objects::create(roster, &template),
             // Another member may hold the base key, or have the mechanism, or be up.
@@ -66,7 +66,7 @@ pub(super) fn plan(
             }
             Err(error) => return Err(error),
         };
-        return made.plan(coordinator, roster, site);
+        return made.plan(coordinator, roster, access);
     }
     Err(refused.unwrap_or_else(|| too_few("no member is in service")))
 }
@@ -80,8 +80,8 @@ pub(super) fn lacks_what_it_takes(error: &Error) -> bool {
         )
 }
 
-/// The error for a key of a type or curve that hsmux cannot compute with: its copies could not be proved. `None` if
-/// there is no such reason, as far as the operation tells.
+/// The error for a key of a type or curve that hsmux cannot compute with: its copies could not prove themselves.
+/// `None` if the operation shows no such reason.
 pub(super) fn only_on_one(operation: &Operation) -> Option<Error> {
     let kind = match operation {
         Operation::GeneratePair {
@@ -102,31 +102,36 @@ fn cannot_be_checked(kind: &str) -> Error {
     )
 }
 
-/// Whether no key of this kind can be copied, whatever its attributes: then it stays where it is made.
+/// True if no key of this kind can be copied, whatever its attributes: it stays on one member.
 pub(super) fn stays_where_it_is_made(error: &Error) -> bool {
     error.kind() == Kind::Vendor(CKR_KEY_NOT_WRAPPABLE)
 }
 
 impl WrappableKey<'_> {
     /// Envelopes to all members that are there, and to those that are away and enrolled.
-    fn plan(mut self, coordinator: &Coordinator, roster: &Roster, source: Site) -> Result<Plan> {
+    fn plan(
+        mut self,
+        coordinator: &Coordinator,
+        roster: &Roster,
+        source: TokenAccess,
+    ) -> Result<ChangePlan> {
         let works = self.works(source)?;
-        let mut plan = Plan {
-            makes: works.iter().map(Stored::makes).collect(),
+        let mut plan = ChangePlan {
+            makes: works.iter().map(StoredKeyPart::makes).collect(),
             origins: works.iter().map(|work| self.origin(work)).collect(),
             need: roster.need,
-            ..Plan::default()
+            ..ChangePlan::default()
         };
         let mut refused = None;
         for present in &roster.here {
-            let site = roster.site(present);
+            let access = roster.access(present);
             let duty = coordinator
                 .transport
-                .enrol(site, &present.serial)
+                .enrol(access, &present.serial)
                 .and_then(|pin| Channel::to(source, &pin)?.seal(self.key))
                 .and_then(|envelope| {
                     let works = works.iter().map(|work| work.sealed(&envelope)).collect();
-                    Duty::storing(&present.serial, Some(site), works)
+                    Duty::storing(&present.serial, Some(access), works)
                 });
             match duty {
                 Ok(duty) => plan.duties.push(duty),
@@ -162,8 +167,8 @@ impl WrappableKey<'_> {
         Ok(plan)
     }
 
-    /// What is stored on each member, with the names that it gets.
-    fn works(&mut self, source: Site) -> Result<Vec<Stored>> {
+    /// The objects for each member, with their names.
+    fn works(&mut self, source: TokenAccess) -> Result<Vec<StoredKeyPart>> {
         if self.class == Class::SECRET_KEY {
             return Ok(vec![self.secret(source)?]);
         }
@@ -184,13 +189,13 @@ impl WrappableKey<'_> {
             if template.get(CKA_ID).is_none_or(<[u8]>::is_empty) {
                 template.set(CKA_ID, id);
             }
-            works.push(Stored::Public {
+            works.push(StoredKeyPart::Public {
                 makes: makes.with_class(Class::PUBLIC_KEY),
                 template: template::created(&template),
             });
         }
         let template = template::copy(&self.asked, &self.found);
-        works.push(Stored::Key {
+        works.push(StoredKeyPart::Key {
             makes,
             template: template.with(CKA_PUBLIC_KEY_INFO, half.spki().to_vec()),
             check_value: None,
@@ -198,7 +203,7 @@ impl WrappableKey<'_> {
         Ok(works)
     }
 
-    fn secret(&mut self, source: Site) -> Result<Stored> {
+    fn secret(&mut self, source: TokenAccess) -> Result<StoredKeyPart> {
         self.name_it(&super::random::<16>()?);
         let key_type = self
             .found
@@ -213,7 +218,7 @@ impl WrappableKey<'_> {
         };
         let template = template::copy(&self.asked, &self.found);
         let id = template.get(CKA_ID).unwrap_or_default();
-        Ok(Stored::Key {
+        Ok(StoredKeyPart::Key {
             makes: ObjectId::of_secret_key(key_type, id, &check_value),
             check_value: Some(Blob(check_value.into())),
             template,
@@ -221,12 +226,12 @@ impl WrappableKey<'_> {
     }
 
     /// How an object was made, for all its copies.
-    fn origin(&self, stored: &Stored) -> (ObjectId, Attributes) {
+    fn origin(&self, stored: &StoredKeyPart) -> (ObjectId, Attributes) {
         match stored {
-            Stored::Key {
+            StoredKeyPart::Key {
                 makes, template, ..
             } => (*makes, self.origin.of_key(&self.found, template)),
-            Stored::Public { makes, .. } => (*makes, Origin::of_public_half(&self.found)),
+            StoredKeyPart::Public { makes, .. } => (*makes, KeyOrigin::of_public_half(&self.found)),
         }
     }
 
@@ -243,7 +248,7 @@ impl WrappableKey<'_> {
 }
 
 /// An object to be stored on each member; the key's envelope differs from one to the other.
-enum Stored {
+enum StoredKeyPart {
     Key {
         makes: ObjectId,
         template: Attributes,
@@ -255,26 +260,26 @@ enum Stored {
     },
 }
 
-impl Stored {
+impl StoredKeyPart {
     fn makes(&self) -> ObjectId {
         match self {
             Self::Key { makes, .. } | Self::Public { makes, .. } => *makes,
         }
     }
 
-    fn sealed(&self, envelope: &Envelope) -> Work {
+    fn sealed(&self, envelope: &Envelope) -> MemberTask {
         match self {
             Self::Key {
                 makes,
                 template,
                 check_value,
-            } => Work::Unwrap {
+            } => MemberTask::Unwrap {
                 makes: *makes,
                 envelope: envelope.clone(),
                 template: template.clone(),
                 check_value: check_value.clone(),
             },
-            Self::Public { makes, template } => Work::Create {
+            Self::Public { makes, template } => MemberTask::Create {
                 makes: *makes,
                 template: template.clone(),
             },
@@ -284,26 +289,26 @@ impl Stored {
 
 /// CKA_CHECK_VALUE as the standard computes it for block ciphers (PKCS#11 3.0, section 4.10.2): the
 /// first three bytes of a block of zeros, enciphered.
-pub(super) fn check_value(site: Site, key: ObjectRef, key_type: u64) -> Result<Vec<u8>> {
+pub(super) fn check_value(access: TokenAccess, key: ObjectRef, key_type: u64) -> Result<Vec<u8>> {
     let Some(cipher) = KeyKind::of(key_type).block_cipher() else {
         return Err(Error::request(
             Kind::Unsupported,
             format!(
                 "{}: gives no check value (CKA_CHECK_VALUE) for a key of type {}, so its copies could not be told to \
                  be the same",
-                site.name,
+                access.name,
                 key_type_name(key_type)
             ),
         ));
     };
     let zeros = vec![0; cipher.len];
-    let text = site.with_key(Verb::Encrypt, key, Mechanism::plain(cipher.ecb), zeros)?;
+    let text = access.with_key(Verb::Encrypt, key, Mechanism::plain(cipher.ecb), zeros)?;
     Ok(text[..3.min(text.len())].to_vec())
 }
 
 /// The public half of a private key that comes alone: from itself, or from an object of the token
 /// with the same CKA_ID.
-fn known_half(private: &Attributes, source: Site) -> Result<PublicKey> {
+fn known_half(private: &Attributes, source: TokenAccess) -> Result<PublicKey> {
     if let Ok(half) = PublicKey::from_attributes(private) {
         return Ok(half);
     }

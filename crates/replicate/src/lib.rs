@@ -1,24 +1,26 @@
 //! Changes reach enough members, or none.
 //!
 //! A change makes, changes or removes token objects on all members in service. A new key is made on one of them as a
-//! session object that can be wrapped, and unwrapped on each as a token object that cannot. The [journal](journal)
-//! records every change before the first token object is touched. A crash, or too few members, undoes it everywhere.
-//! A member that is away catches up when it returns. A key that was deleted meanwhile stays deleted.
+//! session object that can be wrapped. Each member then unwraps it as a token object that cannot.
+//!
+//! The [journal](journal) records every change before the first token object is touched. A crash, or too few members,
+//! undoes it everywhere. A member that is away catches up when it returns. A key that was deleted meanwhile stays
+//! deleted.
 //!
 //! | file | one idea |
 //! |---|---|
-//! | `writer` | a pool that writes through all this |
+//! | `writer` | a pool whose changes go through the coordinator |
 //! | `catch_up_connector` | members catch up when they connect |
-//! | `change` | a change from its beginning |
+//! | `change` | the start of a change |
 //! | `carry_out` | its parts, on enough members or on none |
-//! | `plan`, `keys`, `wrappable_key`, `objects` | what each member has to do, by the kind of operation |
-//! | `work` | what one member does, repeatable and reversible |
-//! | `channel`, `transport` | how a key goes from one token to another, wrapped |
-//! | `replicator`, `replicated_key` | how it goes by the tokens' own means, where they have some |
-//! | `journal` | what was decided, and who owes what |
-//! | `origin` | how a key was made, which its copies do not say |
+//! | `plan`, `keys`, `wrappable_key`, `objects` | the tasks of each member, by the kind of operation |
+//! | `member_task` | one task of a member, repeatable and reversible |
+//! | `channel`, `transport` | the transfer of a wrapped key between tokens |
+//! | `replicator`, `replicated_key` | the transfer by the tokens' own means |
+//! | `journal` | decisions and debts |
+//! | `origin` | the origin of a key, which its copies do not show |
 //! | `catch_up` | a member returns |
-//! | `debt_report`, `repeated_warnings` | what members owe, in the status and the log |
+//! | `debt_report`, `repeated_warnings` | debts in the status and the log |
 //! | `clone` | existing keys to more tokens |
 //! | `pin_rotate` | a new PIN on every member |
 
@@ -37,6 +39,7 @@ pub mod fuzzing;
 mod in_parallel;
 mod journal;
 mod keys;
+mod member_task;
 mod members;
 mod objects;
 mod origin;
@@ -46,10 +49,9 @@ mod prove;
 mod repeated_warnings;
 mod replicated_key;
 mod replicator;
-mod site;
 mod template;
+mod token_access;
 mod transport;
-mod work;
 mod wrappable_key;
 mod writer;
 
@@ -57,8 +59,8 @@ mod writer;
 mod tests;
 
 pub use catch_up::CatchUp;
-pub use clone::{Cloned, Fate, Selection};
-pub use members::{Member, Members};
+pub use clone::{CloneOutcome, ClonedObject, Selection};
+pub use members::{Member, PoolMembers};
 pub use replicator::Replicator;
 pub use transport::TRANSPORT_LABEL;
 pub use writer::{Hold, Writer, start};
@@ -71,18 +73,18 @@ use repeated_warnings::RepeatedWarnings;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use transport::Transport;
+use transport::TransportKeys;
 
 /// Carries out changes over the members of a pool, and remembers them in the state folder.
 pub struct Coordinator {
     journal: Journal,
-    transport: Transport,
+    transport: TransportKeys,
     replicator: Option<Arc<dyn Replicator>>,
     replicas: usize,
     lone_keys: LoneKeys,
     envelope_life: Duration,
     threads: bool,
-    /// What members could not do, by serial number and change.
+    /// Failed tasks of members, by serial number and change.
     unpaid: RepeatedWarnings<(String, u64)>,
     /// One change after the other. Clones run beside each other, but not beside a change.
     turn: Turn<()>,
@@ -103,7 +105,7 @@ impl Coordinator {
         let folder = folder(state);
         Ok(Self {
             journal: Journal::open(&folder, patience)?,
-            transport: Transport::open(&folder)?,
+            transport: TransportKeys::open(&folder)?,
             replicator: None,
             replicas,
             lone_keys: LoneKeys::Made,
@@ -144,8 +146,8 @@ impl Coordinator {
         Self { replicator, ..self }
     }
 
-    /// Takes wrapped keys out of the journal that nobody waits for, or has waited for too long; says when that is to
-    /// be done again.
+    /// Removes wrapped keys from the journal that no member waits for, or has waited for too long; returns the time
+    /// of the next removal.
     fn tidy(&self, at_once: bool) -> Option<Duration> {
         self.expire_envelopes();
         if self.journal.drop_keys(at_once) {
@@ -154,14 +156,14 @@ impl Coordinator {
         self.journal.expires_in(self.envelope_life)
     }
 
-    /// Whether an object was deleted through the pool (or its making undone): it is not served,
-    /// whoever brings it. Cheap.
+    /// True if an object was deleted through the pool (or its creation undone): it is not served by any member.
+    /// Cheap.
     pub fn is_tombstoned(&self, object: &ObjectId) -> bool {
         self.journal.read(|state| state.is_tombstoned(object))
     }
 }
 
-/// Where changes are remembered.
+/// The folder of the journal.
 fn folder(state: &Path) -> PathBuf {
     state.join("replicate")
 }

@@ -1,9 +1,9 @@
 //! Changes without a new key: certificates, data and public keys come, objects change and go.
 
-use super::members::Present;
-use super::plan::{Duty, Plan, Roster};
+use super::member_task::MemberTask;
+use super::members::PresentMember;
+use super::plan::{ChangePlan, Duty, Roster};
 use super::template;
-use super::work::Work;
 use hsmux_token::ck::CKR_ACTION_PROHIBITED;
 use hsmux_token::{Attributes, Class, Error, Kind, Object, ObjectId, ObjectRef, Operation, Result};
 
@@ -11,8 +11,8 @@ use hsmux_token::{Attributes, Class, Error, Kind, Object, ObjectId, ObjectRef, O
 pub(super) fn plan(
     roster: &Roster,
     operation: &Operation,
-    _source: Option<&Present>,
-) -> Result<Plan> {
+    _source: Option<&PresentMember>,
+) -> Result<ChangePlan> {
     match operation {
         Operation::Create { template, .. } => create(roster, template),
         Operation::Destroy {
@@ -34,26 +34,26 @@ pub(super) fn plan(
 }
 
 /// A public object on every member.
-pub(super) fn create(roster: &Roster, template: &Attributes) -> Result<Plan> {
+pub(super) fn create(roster: &Roster, template: &Attributes) -> Result<ChangePlan> {
     let makes = name(template)?;
-    let work = Work::Create {
+    let work = MemberTask::Create {
         makes,
         template: template.clone().with_flag(hsmux_token::ck::CKA_TOKEN, true),
     };
-    let mut plan = Plan {
+    let mut plan = ChangePlan {
         makes: vec![makes],
         need: roster.need,
-        ..Plan::default()
+        ..ChangePlan::default()
     };
     let here = roster
         .here
         .iter()
-        .map(|p| (&p.serial, Some(roster.site(p))));
-    for (serial, site) in here.chain(roster.away_serials().map(|serial| (serial, None))) {
-        let mut duty = Duty::adding(serial, site, vec![work.clone()])?;
+        .map(|p| (&p.serial, Some(roster.access(p))));
+    for (serial, access) in here.chain(roster.away_serials().map(|serial| (serial, None))) {
+        let mut duty = Duty::adding(serial, access, vec![work.clone()])?;
         // Data may be a secret: it is taken from another member, not from the journal.
         if makes.class == Class::DATA {
-            duty.later = vec![Work::Fetch { makes }];
+            duty.later = vec![MemberTask::Fetch { makes }];
         }
         plan.duties.push(duty);
     }
@@ -78,24 +78,24 @@ fn name(template: &Attributes) -> Result<ObjectId> {
 }
 
 /// Gone from every member, and from those that are away when they return. Never taken back.
-fn destroy(roster: &Roster, id: ObjectId) -> Result<Plan> {
+fn destroy(roster: &Roster, id: ObjectId) -> Result<ChangePlan> {
     holders(roster, id)?;
-    let remove = || vec![Work::Remove { objects: vec![id] }];
+    let remove = || vec![MemberTask::Remove { objects: vec![id] }];
     let here = roster.here.iter().map(|present| &present.serial);
-    Ok(Plan {
+    Ok(ChangePlan {
         removes: vec![id],
         need: roster.here.len(),
         duties: here
             .chain(roster.away_serials())
             .map(|serial| Duty::new(serial, remove(), vec![]))
             .collect(),
-        ..Plan::default()
+        ..ChangePlan::default()
     })
 }
 
 /// New values on every member that holds the object.
-fn set(roster: &Roster, id: ObjectId, changes: &Attributes) -> Result<Plan> {
-    let mut plan = Plan::default();
+fn set(roster: &Roster, id: ObjectId, changes: &Attributes) -> Result<ChangePlan> {
+    let mut plan = ChangePlan::default();
     let holders = holders(roster, id)?;
     let first = holders[0].1.attributes.clone();
     for (present, object) in &holders {
@@ -126,12 +126,12 @@ fn set_duty(serial: &str, object: &Object, changes: &Attributes) -> Duty {
             before.set(change.kind, value.to_vec());
         }
     }
-    let set = Work::Set {
+    let set = MemberTask::Set {
         object: object.id,
         becomes,
         template: changes.clone(),
     };
-    let undo = Work::Set {
+    let undo = MemberTask::Set {
         object: becomes,
         becomes: object.id,
         template: before,
@@ -140,7 +140,7 @@ fn set_duty(serial: &str, object: &Object, changes: &Attributes) -> Duty {
 }
 
 /// A copy within every member that holds the model.
-fn copy(roster: &Roster, id: ObjectId, changes: &Attributes) -> Result<Plan> {
+fn copy(roster: &Roster, id: ObjectId, changes: &Attributes) -> Result<ChangePlan> {
     let holders = holders(roster, id)?;
     let makes = renamed(&holders[0].0.serial, &holders[0].1, changes);
     if makes == id {
@@ -154,21 +154,21 @@ fn copy(roster: &Roster, id: ObjectId, changes: &Attributes) -> Result<Plan> {
         ));
     }
     let work = || {
-        vec![Work::Copy {
+        vec![MemberTask::Copy {
             makes,
             object: id,
             template: changes.clone(),
         }]
     };
-    let mut plan = Plan {
+    let mut plan = ChangePlan {
         makes: vec![makes],
         need: roster.need.min(holders.len()),
-        ..Plan::default()
+        ..ChangePlan::default()
     };
     for (present, _) in &holders {
-        let site = Some(roster.site(present));
+        let access = Some(roster.access(present));
         plan.duties
-            .push(Duty::adding(&present.serial, site, work())?);
+            .push(Duty::adding(&present.serial, access, work())?);
     }
     for serial in roster.away_serials() {
         plan.duties.push(Duty::adding(serial, None, work())?);
@@ -177,10 +177,10 @@ fn copy(roster: &Roster, id: ObjectId, changes: &Attributes) -> Result<Plan> {
 }
 
 /// The members in service that hold an object, and what they say of it.
-fn holders(roster: &Roster, id: ObjectId) -> Result<Vec<(&Present, Object)>> {
+fn holders(roster: &Roster, id: ObjectId) -> Result<Vec<(&PresentMember, Object)>> {
     let mut holders = Vec::new();
     for present in &roster.here {
-        if let Some(object) = roster.site(present).find(id)? {
+        if let Some(object) = roster.access(present).find(id)? {
             holders.push((present, object));
         }
     }

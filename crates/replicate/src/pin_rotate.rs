@@ -11,7 +11,7 @@ use hsmux_state::failed;
 use hsmux_token::{Error, Kind, Result, Secret};
 use std::path::{Path, PathBuf};
 
-/// What the rotation asks of the tokens: `hsmux_module::change_pin`, or a fake.
+/// Changes PINs of tokens: `hsmux_module::change_pin`, or a fake.
 pub trait PinChanger {
     /// Changes a member's user PIN. It may have been changed to `new` before: then this is `Ok`, and
     /// no PIN is tried.
@@ -20,18 +20,18 @@ pub trait PinChanger {
 
 /// A member whose PIN is to change, and where the configuration has it.
 #[derive(Clone, Debug)]
-pub struct Holder {
+pub struct PinHolder {
     /// The member.
     pub member: String,
-    /// Where its PIN comes from.
+    /// The source of its PIN.
     pub source: PinSource,
     /// How long its new PIN is: within ulMinPinLen and ulMaxPinLen of the token.
     pub length: usize,
 }
 
-/// What became of one PIN file and the members that share it.
+/// The result for one PIN file and the members that share it.
 #[derive(Debug)]
-pub struct Rotated {
+pub struct RotationResult {
     /// The file, which has the new PIN if `result` is `Ok`.
     pub file: PathBuf,
     /// Its members.
@@ -46,10 +46,10 @@ pub struct Rotated {
 /// replaced. `progress` is told of each file when it is done. A failure of one token does not keep
 /// the others from theirs.
 pub fn rotate(
-    holders: &[Holder],
+    holders: &[PinHolder],
     desk: &dyn PinChanger,
-    progress: &dyn Fn(&Rotated),
-) -> Result<Vec<Rotated>> {
+    progress: &dyn Fn(&RotationResult),
+) -> Result<Vec<RotationResult>> {
     let files = by_file(holders)?;
     for (file, members) in &files {
         prepare(file, members)?;
@@ -59,7 +59,7 @@ pub fn rotate(
     }
     let mut all = Vec::new();
     for (file, members) in files {
-        let rotated = Rotated {
+        let rotated = RotationResult {
             result: exchange(&file, &members, desk),
             members: members.iter().map(|h| h.member.clone()).collect(),
             file,
@@ -70,7 +70,7 @@ pub fn rotate(
     Ok(all)
 }
 
-/// Whether a run for this PIN was broken off: the token may have the new one already.
+/// True if a run for this PIN was interrupted: the token may have the new one already.
 pub fn begun(source: &PinSource) -> bool {
     file_of(source).is_some_and(|file| beside(&file, NEXT).exists())
 }
@@ -87,7 +87,7 @@ pub fn remaining<T>(all: Vec<T>, source: impl Fn(&T) -> Option<&PinSource>) -> (
     })
 }
 
-/// Whether both PINs are in one file, by whatever names.
+/// True if both PINs are in one file, under any names.
 pub fn are_shared(one: &PinSource, other: &PinSource) -> bool {
     file_of(one).is_some_and(|file| file_of(other) == Some(file))
 }
@@ -100,8 +100,8 @@ fn file_of(source: &PinSource) -> Option<PathBuf> {
     }
 }
 
-fn by_file(holders: &[Holder]) -> Result<Vec<(PathBuf, Vec<&Holder>)>> {
-    let mut files: Vec<(PathBuf, Vec<&Holder>)> = Vec::new();
+fn by_file(holders: &[PinHolder]) -> Result<Vec<(PathBuf, Vec<&PinHolder>)>> {
+    let mut files: Vec<(PathBuf, Vec<&PinHolder>)> = Vec::new();
     for holder in holders {
         let PinSource::File(path) = &holder.source else {
             return Err(refused(
@@ -124,7 +124,7 @@ fn by_file(holders: &[Holder]) -> Result<Vec<(PathBuf, Vec<&Holder>)>> {
 }
 
 /// Drafts the new PIN beside the old one, unless it is an earlier run's.
-fn prepare(file: &Path, members: &[&Holder]) -> Result<()> {
+fn prepare(file: &Path, members: &[&PinHolder]) -> Result<()> {
     if beside(file, NEXT).exists() {
         return Ok(());
     }
@@ -147,7 +147,7 @@ fn settle(file: &Path) -> Result<()> {
 }
 
 /// Tells the tokens, then puts the new file in the old one's place.
-fn exchange(file: &Path, members: &[&Holder], desk: &dyn PinChanger) -> Result<()> {
+fn exchange(file: &Path, members: &[&PinHolder], desk: &dyn PinChanger) -> Result<()> {
     let next = beside(file, NEXT);
     let (old, new) = (read(file)?, read(&next)?);
     let mut first = None;
@@ -166,10 +166,10 @@ fn exchange(file: &Path, members: &[&Holder], desk: &dyn PinChanger) -> Result<(
     hsmux_state::sync_parent(file).map_err(|e| failed("fsync the folder of", file, &e))
 }
 
-/// What no token knows.
+/// The suffix of a PIN that no token has.
 const DRAFT: &str = ".draft";
 
-/// What a token has, or gets.
+/// The suffix of a PIN that a token has or gets.
 const NEXT: &str = ".next";
 
 /// `hsm1.pin.next` beside `hsm1.pin`.

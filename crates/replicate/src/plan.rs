@@ -1,18 +1,18 @@
-//! What each member has to do for a change, before anybody does it.
+//! The plan of a change: the tasks of each member.
 
 use super::Coordinator;
-use super::journal::{Intent, Part, State};
-use super::members::{Member, Members, Present};
-use super::site::{Limit, Site};
-use super::work::Work;
+use super::journal::{Intent, JournalState, MemberPart};
+use super::member_task::MemberTask;
+use super::members::{Member, PoolMembers, PresentMember};
+use super::token_access::{TimeLimit, TokenAccess};
 use hsmux_state::json::{Cbor, Name};
 use hsmux_token::{Attributes, Error, Kind, ObjectId, Result};
 use std::time::Instant;
 
-/// Who is there when a change starts.
+/// The members at the start of a change.
 pub(super) struct Roster {
     /// In service, each token once.
-    pub here: Vec<Present>,
+    pub here: Vec<PresentMember>,
     /// Configured, but not in service: name, and serial number where it was seen before.
     pub away: Vec<(String, Option<String>)>,
     /// So many must do it.
@@ -25,12 +25,12 @@ impl Roster {
     /// could not catch up.
     pub fn call(
         coordinator: &Coordinator,
-        members: &dyn Members,
+        members: &dyn PoolMembers,
         deadline: Instant,
     ) -> Result<Self> {
         let here = super::members::present(members);
         let serial_of = |member: &str| {
-            let serials = |state: &State| state.serials.get(member).cloned();
+            let serials = |state: &JournalState| state.serials.get(member).cloned();
             coordinator.journal.read(serials)
         };
         let away = members.members().into_iter().filter(|m| m.token.is_none());
@@ -71,7 +71,7 @@ impl Roster {
         }
     }
 
-    /// Whether there is one member, which is in service.
+    /// True if there is one member, and it is in service.
     pub fn alone(&self) -> bool {
         self.here.len() == 1 && self.away.is_empty()
     }
@@ -82,15 +82,15 @@ impl Roster {
     }
 
     /// A member, until the change's deadline.
-    pub fn site<'a>(&self, present: &'a Present) -> Site<'a> {
-        present.site(Limit::Until(self.deadline))
+    pub fn access<'a>(&self, present: &'a PresentMember) -> TokenAccess<'a> {
+        present.access(TimeLimit::Until(self.deadline))
     }
 }
 
-impl Present {
-    /// The token, for operations that may take so long.
-    pub fn site(&self, limit: Limit) -> Site<'_> {
-        Site {
+impl PresentMember {
+    /// The token, for operations with this time limit.
+    pub fn access(&self, limit: TimeLimit) -> TokenAccess<'_> {
+        TokenAccess {
             name: &self.name,
             token: &*self.token,
             limit,
@@ -98,25 +98,25 @@ impl Present {
     }
 }
 
-/// A change is refused, or was undone, for want of members.
+/// The error of a change that was refused or undone for lack of members.
 pub(super) fn too_few(why: impl Into<String>) -> Error {
     Error::pool(Kind::TooFewMembers, why)
 }
 
 /// A planned change.
 #[derive(Default)]
-pub(super) struct Plan {
-    /// What is there afterwards, in the order of the answer.
+pub(super) struct ChangePlan {
+    /// The objects that exist afterwards, in the order of the answer.
     pub makes: Vec<ObjectId>,
-    /// What is gone afterwards.
+    /// The objects that are gone afterwards.
     pub removes: Vec<ObjectId>,
     /// How keys of these were made, where their copies do not say.
     pub origins: Vec<(ObjectId, Attributes)>,
     /// So many must do it: of a change to what is there, no more than hold it.
     pub need: usize,
-    /// Who does what.
+    /// The tasks of each member.
     pub duties: Vec<Duty>,
-    /// Its first object is there already, and has to go where the plan cannot be carried out.
+    /// True if its first object exists already: it is removed if the plan fails.
     pub begun: bool,
 }
 
@@ -124,19 +124,19 @@ pub(super) struct Plan {
 pub(super) struct Duty {
     /// The token.
     pub serial: String,
-    /// What it does now.
-    pub now: Vec<Work>,
-    /// What it does when it could not now: the same, but for what must not stand in the journal.
-    pub later: Vec<Work>,
-    /// What takes it back.
-    pub undo: Vec<Work>,
-    /// Whether some of it may be there before.
+    /// The tasks for now.
+    pub now: Vec<MemberTask>,
+    /// The tasks for later, if the member cannot do them now. They differ where a value must not be in the journal.
+    pub later: Vec<MemberTask>,
+    /// The tasks that undo them.
+    pub undo: Vec<MemberTask>,
+    /// True if some of it may exist already.
     pub asks: bool,
 }
 
 impl Duty {
-    /// Works that can stand in the journal as they are.
-    pub fn new(serial: &str, works: Vec<Work>, undo: Vec<Work>) -> Self {
+    /// Tasks that can be in the journal unchanged.
+    pub fn new(serial: &str, works: Vec<MemberTask>, undo: Vec<MemberTask>) -> Self {
         Self {
             serial: serial.to_owned(),
             later: works.clone(),
@@ -147,17 +147,21 @@ impl Duty {
     }
 
     /// Works that store a new key: it is nowhere yet. `site` is nothing for a member that is away.
-    pub fn storing(serial: &str, site: Option<Site>, works: Vec<Work>) -> Result<Self> {
+    pub fn storing(
+        serial: &str,
+        access: Option<TokenAccess>,
+        works: Vec<MemberTask>,
+    ) -> Result<Self> {
         let mut undo = Vec::new();
         for work in &works {
             let mut objects = work.makes().to_vec();
             // Another object of that name must not go with it.
-            if let (Some(site), Some(passing)) = (site, work.passing_name(serial))
-                && site.find(passing)?.is_none()
+            if let (Some(access), Some(passing)) = (access, work.passing_name(serial))
+                && access.find(passing)?.is_none()
             {
                 objects.push(passing);
             }
-            undo.push(Work::Remove { objects });
+            undo.push(MemberTask::Remove { objects });
         }
         Ok(Self::new(serial, works, undo))
     }
@@ -166,9 +170,9 @@ impl Duty {
     /// knows them by these.
     pub fn passing_names(&self) -> Vec<ObjectId> {
         let works = self.now.iter().chain(&self.later);
-        let made: Vec<_> = works.flat_map(Work::makes).collect();
+        let made: Vec<_> = works.flat_map(MemberTask::makes).collect();
         let undone = self.undo.iter().filter_map(|work| match work {
-            Work::Remove { objects } => Some(objects),
+            MemberTask::Remove { objects } => Some(objects),
             _ => None,
         });
         let passing = undone.flatten().filter(|id| !made.contains(id));
@@ -177,13 +181,19 @@ impl Duty {
 
     /// Works that make objects which the member may have: those it keeps, also if the change is
     /// taken back.
-    pub fn adding(serial: &str, site: Option<Site>, works: Vec<Work>) -> Result<Self> {
+    pub fn adding(
+        serial: &str,
+        access: Option<TokenAccess>,
+        works: Vec<MemberTask>,
+    ) -> Result<Self> {
         let mut undo = Vec::new();
-        for makes in works.iter().flat_map(Work::makes) {
-            let there = site.map_or(Ok(None), |site| site.find(*makes))?.is_some();
+        for makes in works.iter().flat_map(MemberTask::makes) {
+            let there = access
+                .map_or(Ok(None), |access| access.find(*makes))?
+                .is_some();
             if !there {
                 let objects = vec![*makes];
-                undo.push(Work::Remove { objects });
+                undo.push(MemberTask::Remove { objects });
             }
         }
         Ok(Self {
@@ -193,10 +203,10 @@ impl Duty {
     }
 }
 
-impl Plan {
-    /// As it stands in the journal.
+impl ChangePlan {
+    /// The journal's form.
     pub fn intent(&self, call: &str) -> Intent {
-        let encoded = |works: &[Work]| works.iter().cloned().map(Cbor).collect();
+        let encoded = |works: &[MemberTask]| works.iter().cloned().map(Cbor).collect();
         let names = |ids: &[ObjectId]| ids.iter().copied().map(Name).collect();
         Intent {
             call: call.to_owned(),
@@ -204,7 +214,7 @@ impl Plan {
             parts: self
                 .duties
                 .iter()
-                .map(|duty| Part {
+                .map(|duty| MemberPart {
                     serial: duty.serial.clone(),
                     works: encoded(&duty.later),
                     undo: encoded(&duty.undo),

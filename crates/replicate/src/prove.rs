@@ -3,60 +3,61 @@
 //! The pool proves a replica again before it serves; here a copy that went wrong on its way takes the
 //! whole change back. Secret keys were compared by their check value when they were unwrapped.
 
-use super::site::Site;
+use super::token_access::TokenAccess;
 use hsmux_software::{PublicKey, digest, prehashed_input};
 use hsmux_token::ck::*;
 use hsmux_token::{Class, Error, Hash, KeyKind, Kind, Mechanism, Object, Result, Verb};
 
-/// What is signed begins so: no signature over anything else can be had through a proof.
+/// The prefix of signed challenges: a proof can never give a signature over anything else.
 const DOMAIN: &[u8] = b"hsmux copy proof v1";
 
 /// Proves one object of a token: a private key against its public half, a secret key against the
 /// copy that `peer` has, where both may encipher.
-pub(super) fn copy(site: Site, object: &Object, peer: Option<Site>) -> Result<()> {
+pub(super) fn copy(access: TokenAccess, object: &Object, peer: Option<TokenAccess>) -> Result<()> {
     if object.attributes.flag(CKA_ALWAYS_AUTHENTICATE) == Some(true) {
         return Ok(());
     }
     match (object.id.class, peer) {
-        (Class::PRIVATE_KEY, _) => private(site, object),
-        (Class::SECRET_KEY, Some(peer)) => secret(site, peer, object),
+        (Class::PRIVATE_KEY, _) => private(access, object),
+        (Class::SECRET_KEY, Some(peer)) => secret(access, peer, object),
         _ => Ok(()),
     }
 }
 
-fn private(site: Site, object: &Object) -> Result<()> {
-    let public = PublicKey::from_attributes(&object.attributes).map_err(|e| e.at(site.name))?;
+fn private(access: TokenAccess, object: &Object) -> Result<()> {
+    let public = PublicKey::from_attributes(&object.attributes).map_err(|e| e.at(access.name))?;
     let may = |usage| object.attributes.flag(usage) == Some(true);
     if may(CKA_SIGN) {
-        for (mechanism, data) in signable(&public, site)? {
-            if !site.offers(mechanism.kind, CKF_SIGN) {
+        for (mechanism, data) in signable(&public, access)? {
+            if !access.offers(mechanism.kind, CKF_SIGN) {
                 continue;
             }
-            let signature = site.with_key(
+            let signature = access.with_key(
                 Verb::Sign,
                 object.id.into(),
                 mechanism.clone(),
                 data.clone(),
             )?;
             let good = public.verify(&mechanism, &data, &signature);
-            return good.map_err(|_| another(site, object));
+            return good.map_err(|_| another(access, object));
         }
     }
     let cipher = super::channel::oaep(CKM_SHA_1);
-    if may(CKA_DECRYPT) && public.kind() == KeyKind::Rsa && site.offers(cipher.kind, CKF_DECRYPT) {
+    if may(CKA_DECRYPT) && public.kind() == KeyKind::Rsa && access.offers(cipher.kind, CKF_DECRYPT)
+    {
         let secret = super::random::<16>()?;
         let text = public.encrypt(&cipher, &secret)?;
-        let opened = site.with_key(Verb::Decrypt, object.id.into(), cipher, text)?;
+        let opened = access.with_key(Verb::Decrypt, object.id.into(), cipher, text)?;
         if opened.as_ref() != secret {
-            return Err(another(site, object));
+            return Err(another(access, object));
         }
     }
     Ok(())
 }
 
-fn signable(public: &PublicKey, site: Site) -> Result<Vec<(Mechanism, Vec<u8>)>> {
+fn signable(public: &PublicKey, access: TokenAccess) -> Result<Vec<(Mechanism, Vec<u8>)>> {
     let mut challenge = DOMAIN.to_vec();
-    challenge.extend_from_slice(site.token.info().serial.as_bytes());
+    challenge.extend_from_slice(access.token.info().serial.as_bytes());
     challenge.extend_from_slice(&super::random::<32>()?);
     let hashed = digest(Hash::Sha256, &challenge);
     Ok(match public.kind() {
@@ -81,36 +82,35 @@ fn signable(public: &PublicKey, site: Site) -> Result<Vec<(Mechanism, Vec<u8>)>>
     })
 }
 
-/// A random text that the peer has enciphered is deciphered here. Each text is new, so that a fixed
-/// IV gives nothing away.
-fn secret(site: Site, peer: Site, object: &Object) -> Result<()> {
+/// Deciphers a random text that the peer has enciphered. Each text is new, so a fixed IV reveals nothing.
+fn secret(access: TokenAccess, peer: TokenAccess, object: &Object) -> Result<()> {
     let may = |usage| object.attributes.flag(usage) == Some(true);
     let kind = match object.attributes.number(CKA_KEY_TYPE) {
         Some(CKK_AES) => CKM_AES_CBC,
         _ => return Ok(()),
     };
     let able = may(CKA_ENCRYPT) && may(CKA_DECRYPT);
-    if !able || !site.offers(kind, CKF_DECRYPT) || !peer.offers(kind, CKF_ENCRYPT) {
+    if !able || !access.offers(kind, CKF_DECRYPT) || !peer.offers(kind, CKF_ENCRYPT) {
         return Ok(());
     }
     let cipher = Mechanism::with_bytes(kind, super::random::<16>()?.to_vec());
     let text = super::random::<32>()?;
     let key = object.id.into();
     let sealed = peer.with_key(Verb::Encrypt, key, cipher.clone(), text.to_vec())?;
-    let opened = site.with_key(Verb::Decrypt, key, cipher, sealed)?;
+    let opened = access.with_key(Verb::Decrypt, key, cipher, sealed)?;
     if opened.as_ref() == text {
         Ok(())
     } else {
-        Err(another(site, object))
+        Err(another(access, object))
     }
 }
 
-fn another(site: Site, object: &Object) -> Error {
+fn another(access: TokenAccess, object: &Object) -> Error {
     Error::token(
         Kind::Unproved,
         format!(
             "{}: the copy of {:?} is another key: it did not pass its proof",
-            site.name, object.id
+            access.name, object.id
         ),
     )
 }

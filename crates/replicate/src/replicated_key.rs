@@ -4,12 +4,12 @@
 //! will tell it from all others there.
 
 use super::Coordinator;
-use super::journal::{Record, Sync, seconds};
+use super::journal::{JournalRecord, SyncPolicy, seconds};
 use super::keys::lacks_what_it_takes;
-use super::members::{Members, Present};
-use super::plan::{Duty, Plan, Roster, too_few};
+use super::member_task::MemberTask;
+use super::members::{PoolMembers, PresentMember};
+use super::plan::{ChangePlan, Duty, Roster, too_few};
 use super::replicator::Replicator;
-use super::work::Work;
 use hsmux_token::ck::{CKA_ID, CKA_TOKEN, CKR_TEMPLATE_INCONSISTENT};
 use hsmux_token::{Attributes, Error, Kind, ObjectId, Operation, Result};
 
@@ -17,7 +17,7 @@ use hsmux_token::{Attributes, Error, Kind, ObjectId, Operation, Result};
 pub(super) struct ReplicatedKey<'a> {
     pub coordinator: &'a Coordinator,
     pub replicator: &'a dyn Replicator,
-    pub members: &'a dyn Members,
+    pub members: &'a dyn PoolMembers,
     pub roster: &'a Roster,
     /// Its number in the journal.
     pub change: u64,
@@ -26,7 +26,11 @@ pub(super) struct ReplicatedKey<'a> {
 impl ReplicatedKey<'_> {
     /// Makes the key on the first member that can, and plans its copies. `source` is set where the
     /// operation works on session objects of one member.
-    pub fn plan(&self, operation: &Operation, source: Option<&Present>) -> Result<Plan> {
+    pub fn plan(
+        &self,
+        operation: &Operation,
+        source: Option<&PresentMember>,
+    ) -> Result<ChangePlan> {
         let tokens: Vec<_> = self.roster.here.iter().map(|p| p.token.info()).collect();
         let tokens: Vec<_> = tokens.iter().map(AsRef::as_ref).collect();
         self.replicator.check(&tokens)?;
@@ -44,33 +48,33 @@ impl ReplicatedKey<'_> {
         Err(refused.unwrap_or_else(|| too_few("no member is in service")))
     }
 
-    fn on(&self, present: &Present, operation: &Operation, id: &[u8]) -> Result<Plan> {
+    fn on(&self, present: &PresentMember, operation: &Operation, id: &[u8]) -> Result<ChangePlan> {
         let expected = self.replicator.expect(&present.token.info(), id)?;
-        let undo = vec![Work::Sweep {
+        let undo = vec![MemberTask::Sweep {
             expected: expected.clone(),
         }];
-        let alone = Plan {
+        let alone = ChangePlan {
             // A crash before there are copies takes it back.
             need: usize::MAX,
             duties: vec![Duty::new(&present.serial, Vec::new(), undo.clone())],
-            ..Plan::default()
+            ..ChangePlan::default()
         };
         let (change, intent) = (self.change, alone.intent(operation.call()));
         let journal = &self.coordinator.journal;
         journal.append(
-            Record::Intent {
+            JournalRecord::Intent {
                 change,
                 intent,
                 at: seconds(),
             },
-            Sync::Now,
+            SyncPolicy::Now,
         )?;
         let planned = self.make(present, operation).and_then(|makes| {
             let key = self.replicator.take(&present.token.info(), &expected)?;
             self.copies(
                 present,
                 &makes,
-                &Work::Install {
+                &MemberTask::Install {
                     makes: makes.clone(),
                     key,
                 },
@@ -86,8 +90,8 @@ impl ReplicatedKey<'_> {
     }
 
     /// The new objects' names.
-    fn make(&self, present: &Present, operation: &Operation) -> Result<Vec<ObjectId>> {
-        let made = self.roster.site(present).run(operation)?.into_objects()?;
+    fn make(&self, present: &PresentMember, operation: &Operation) -> Result<Vec<ObjectId>> {
+        let made = self.roster.access(present).run(operation)?.into_objects()?;
         let nameless = |id: ObjectId, attributes: &Attributes| {
             id == hsmux_software::unidentified(&present.serial, attributes)
         };
@@ -110,24 +114,24 @@ impl ReplicatedKey<'_> {
     /// The same for every member: the one that has the key does nothing for it.
     fn copies(
         &self,
-        born_on: &Present,
+        born_on: &PresentMember,
         makes: &[ObjectId],
-        install: &Work,
+        install: &MemberTask,
         id: &[u8],
-        mut sweep: Vec<Work>,
-    ) -> Result<Plan> {
-        let mut plan = Plan {
+        mut sweep: Vec<MemberTask>,
+    ) -> Result<ChangePlan> {
+        let mut plan = ChangePlan {
             makes: makes.to_vec(),
             need: self.roster.need,
             begun: true,
-            ..Plan::default()
+            ..ChangePlan::default()
         };
         for present in &self.roster.here {
             let undo = if present.serial == born_on.serial {
                 std::mem::take(&mut sweep)
             } else {
                 let expected = self.replicator.expect(&present.token.info(), id)?;
-                vec![Work::Sweep { expected }]
+                vec![MemberTask::Sweep { expected }]
             };
             plan.duties.push(Duty {
                 asks: true,
@@ -137,7 +141,7 @@ impl ReplicatedKey<'_> {
         for serial in self.roster.away_serials() {
             // It has had no part in it when it has to be taken back.
             let objects = makes.to_vec();
-            let undo = vec![Work::Remove { objects }];
+            let undo = vec![MemberTask::Remove { objects }];
             plan.duties
                 .push(Duty::new(serial, vec![install.clone()], undo));
         }

@@ -2,22 +2,21 @@
 
 use hsmux_token::{Blob, Result, TokenInfo};
 
-/// A way of keys between tokens beside PKCS#11 wrapping, for tokens that have one: a SmartCard-HSM's DKEK.
+/// A transfer of keys between tokens beside PKCS#11 wrapping, for tokens that have one: a SmartCard-HSM's DKEK.
 ///
-/// It works beside the members' workers, by their logins, and shows no PIN. The bytes that it hands
-/// out are written to the journal, so keys are encrypted in them; nobody else looks into them. Errors
-/// name the token and say what to do.
+/// It works beside the members' workers, with their logins, and shows no PIN. Its output is written to the journal
+/// unread, so keys in it are encrypted. Errors name the token and say what to do.
 ///
-/// A worker's module does not see what comes to its token in this way: the member is connected anew.
+/// A worker's module does not see keys that come to its token in this way: the member is reconnected.
 pub trait Replicator: Send + Sync {
-    /// Whether a token has these means, as it answers itself; otherwise what was asked and what it lacks, for people.
+    /// Checks that a token has these means, by its own answer; otherwise says what was asked and what it lacks.
     fn serves(&self, token: &TokenInfo) -> std::result::Result<(), String>;
 
     /// Asks whether a token is still logged in: any program can end that by looking at a card.
     fn is_logged_in(&self, token: &TokenInfo) -> Result<bool>;
 
-    /// Whether keys can go from each of these tokens to each other; touches none of them. A refusal is
-    /// the request's fault ([`hsmux_token::Scope::Request`]).
+    /// Checks that keys can go from each of these tokens to each other; touches none of them. A refusal is the
+    /// request's fault ([`hsmux_token::Scope::Request`]).
     fn check(&self, tokens: &[&TokenInfo]) -> Result<()>;
 
     /// The mark by which a key with this CKA_ID will differ from all others of the token. It is asked for before the key
@@ -27,7 +26,7 @@ pub trait Replicator: Send + Sync {
     /// Takes the expected key from the token where it was made, for all others.
     fn take(&self, token: &TokenInfo, expected: &Blob) -> Result<Blob>;
 
-    /// Puts what was taken onto another token, where it proves itself. What is there already is left.
+    /// Puts the taken key onto another token, where it proves itself. Existing objects stay.
     fn put(&self, token: &TokenInfo, key: &Blob) -> Result<()>;
 
     /// Takes away the expected key, whole or half; says whether there was one.

@@ -17,7 +17,7 @@ const USES: &[u64] = &[
 ];
 
 /// Attributes of a copy that its token cannot find out by itself.
-const KEPT: &[u64] = &[
+const TEMPLATE_ATTRIBUTES: &[u64] = &[
     CKA_CLASS,
     CKA_KEY_TYPE,
     CKA_PRIVATE,
@@ -34,8 +34,8 @@ const KEPT: &[u64] = &[
     CKA_EXTRACTABLE,
 ];
 
-/// The template of the session object that a key is on its way: whoever holds its handle can wrap it,
-/// nobody can read it.
+/// The template of the session object for a key in transfer: the holder of its handle can wrap it, and no program can
+/// read it.
 pub(super) fn passing(asked: &Attributes) -> Attributes {
     asked
         .clone()
@@ -44,12 +44,11 @@ pub(super) fn passing(asked: &Attributes) -> Attributes {
         .with_flag(CKA_EXTRACTABLE, true)
 }
 
-/// The template under which a copy is unwrapped: what was asked, and the uses that the first token
-/// gave where nothing was asked, so that every copy has the same. Sensitive, and not extractable
-/// unless that was asked.
+/// The template of an unwrapped copy: the requested attributes, and the uses that the first token added, so all
+/// copies are alike. Sensitive, and not extractable unless requested.
 pub(super) fn copy(asked: &Attributes, found: &Attributes) -> Attributes {
     let mut copy = Attributes::default();
-    for kind in KEPT {
+    for kind in TEMPLATE_ATTRIBUTES {
         let value = asked
             .get(*kind)
             .or_else(|| found.get(*kind).filter(|value| tells(*kind, value)));
@@ -88,7 +87,7 @@ fn tells(kind: u64, value: &[u8]) -> bool {
 /// what another token says of it.
 pub(super) fn created(found: &Attributes) -> Attributes {
     // Said by the token, not to it.
-    const FOUND_OUT: &[u64] = &[
+    const READ_ONLY: &[u64] = &[
         CKA_LOCAL,
         CKA_KEY_GEN_MECHANISM,
         CKA_MODULUS_BITS,
@@ -107,7 +106,7 @@ pub(super) fn created(found: &Attributes) -> Attributes {
     let mut created = found.clone();
     created
         .0
-        .retain(|a| !a.value.is_empty() && !FOUND_OUT.contains(&a.kind));
+        .retain(|a| !a.value.is_empty() && !READ_ONLY.contains(&a.kind));
     created.set_flag(CKA_TOKEN, true);
     created
 }
@@ -117,7 +116,7 @@ pub(super) fn public(asked: &Attributes) -> Attributes {
     let mut public = asked.clone();
     public.0.retain(|a| {
         let secret = matches!(a.kind, CKA_SENSITIVE | CKA_EXTRACTABLE);
-        !secret && (KEPT.contains(&a.kind) || USES.contains(&a.kind))
+        !secret && (TEMPLATE_ATTRIBUTES.contains(&a.kind) || USES.contains(&a.kind))
     });
     public
 }

@@ -6,7 +6,7 @@
 mod key;
 
 use super::channel::unwraps;
-use super::site::Site;
+use super::token_access::TokenAccess;
 use hmac::{Hmac, Mac};
 use hsmux_software::PublicKey;
 use hsmux_state::failed;
@@ -21,12 +21,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// What the labels of transport keys begin with; the serial number follows.
+/// The prefix of the labels of transport keys; the serial number follows.
 pub const TRANSPORT_LABEL: &str = "hsmux-transport-";
 
 /// A transport key that has proved itself.
 #[derive(Clone, Serialize, Deserialize)]
-pub(super) struct Pin {
+pub(super) struct PinnedKey {
     /// The member's name when it was enrolled.
     pub name: String,
     /// The public key, DER of its SubjectPublicKeyInfo in hexadecimal.
@@ -44,7 +44,7 @@ pub(super) struct Pin {
 /// Rules for transport keys: 1 adds that they recover no signature and are no shorter than new ones.
 const RULES: u8 = 1;
 
-impl Pin {
+impl PinnedKey {
     /// The public half.
     pub fn public_key(&self) -> Result<PublicKey> {
         let spki = hex::decode(&self.spki).map_err(|e| {
@@ -61,7 +61,7 @@ impl Pin {
         self.oaep_hash.unwrap_or(CKM_SHA_1)
     }
 
-    /// Whether it is to be replaced when its token is there.
+    /// True if it has to be replaced when its token is in service.
     pub fn is_old(&self) -> bool {
         self.oaep_hash.is_none() || self.rules < Some(RULES)
     }
@@ -73,20 +73,20 @@ impl Pin {
     }
 }
 
-/// The pins by serial number, as they stand in the state folder.
-pub(super) struct Transport {
+/// The pins by serial number, as in the state folder.
+pub(super) struct TransportKeys {
     path: PathBuf,
     key: Zeroizing<[u8; 32]>,
-    pins: Mutex<BTreeMap<String, Pin>>,
+    pins: Mutex<BTreeMap<String, PinnedKey>>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Pinned {
-    pins: BTreeMap<String, Pin>,
+struct PinFile {
+    pins: BTreeMap<String, PinnedKey>,
     mac: String,
 }
 
-impl Transport {
+impl TransportKeys {
     /// Reads the pins; a file that was not written here is refused.
     pub fn open(folder: &Path) -> Result<Self> {
         let path = folder.join("transport.json");
@@ -104,52 +104,52 @@ impl Transport {
     }
 
     /// The pin of a token.
-    pub fn pin(&self, serial: &str) -> Option<Pin> {
+    pub fn pin(&self, serial: &str) -> Option<PinnedKey> {
         self.pins.lock().get(serial).cloned()
     }
 
-    /// Whether an object is half of a transport key: no application may work with it.
+    /// True if an object is half of a transport key: no application may use it.
     pub fn is_ours(&self, id: ObjectId) -> bool {
-        let same = |pin: &Pin| pin.private_key().is_ok_and(|key| key.name == id.name);
+        let same = |pin: &PinnedKey| pin.private_key().is_ok_and(|key| key.name == id.name);
         self.pins.lock().values().any(same)
     }
 
     /// The pin of a token that is present; the first time its transport key is made, checked and
     /// pinned.
-    pub fn enrol(&self, site: Site, serial: &str) -> Result<Pin> {
+    pub fn enrol(&self, access: TokenAccess, serial: &str) -> Result<PinnedKey> {
         if let Some(pin) = self.pin(serial).filter(|pin| !pin.is_old()) {
             return Ok(pin);
         }
-        if !site.offers(CKM_RSA_PKCS_OAEP, CKF_UNWRAP) {
+        if !access.offers(CKM_RSA_PKCS_OAEP, CKF_UNWRAP) {
             return Err(Error::request(
                 Kind::Unsupported,
                 format!(
                     "{}: has no unwrapping by CKM_RSA_PKCS_OAEP, so no key can be brought to it: \
                      copy those that another token holds under a key that both hold (hsmux key clone \
                      --wrapping-key), or use the card's own means",
-                    site.name
+                    access.name
                 ),
             ));
         }
-        let found = existing(site, serial)?;
+        let found = existing(access, serial)?;
         let is_new = found.is_none();
-        let private = found.map_or_else(|| generate(site, serial), Ok)?;
-        let proved = guarded(site, &private)
-            .and_then(|public| Ok((prove(site, private.id, &public)?, public)));
+        let private = found.map_or_else(|| generate(access, serial), Ok)?;
+        let proved = guarded(access, &private)
+            .and_then(|public| Ok((prove(access, private.id, &public)?, public)));
         let (oaep_hash, public) = proved.inspect_err(|_| {
             if is_new {
-                discard(site, private.id);
+                discard(access, private.id);
             }
         })?;
-        let pin = Pin {
-            name: site.name.to_owned(),
+        let pin = PinnedKey {
+            name: access.name.to_owned(),
             spki: hex::encode(public.spki()),
-            unwraps: unwraps(site.token),
+            unwraps: unwraps(access.token),
             oaep_hash: Some(oaep_hash),
             rules: Some(RULES),
         };
         self.write(serial, pin.clone())?;
-        tracing::info!(member = site.name, serial, "transport key pinned");
+        tracing::info!(member = access.name, serial, "transport key pinned");
         Ok(pin)
     }
 
@@ -167,12 +167,12 @@ impl Transport {
         left.map(|object| object.id).collect()
     }
 
-    fn write(&self, serial: &str, pin: Pin) -> Result<()> {
+    fn write(&self, serial: &str, pin: PinnedKey) -> Result<()> {
         let mut known = self.pins.lock();
         let mut pins = known.clone();
         pins.insert(serial.to_owned(), pin);
         let mac = hex::encode(mac(&self.key, &pins).finalize().into_bytes());
-        let pinned = Pinned { pins, mac };
+        let pinned = PinFile { pins, mac };
         let json = serde_json::to_vec_pretty(&pinned)
             .map_err(|e| Error::pool(Kind::Environment, e.to_string()))?;
         hsmux_state::replace(&self.path, &json, 0o600)
@@ -183,7 +183,7 @@ impl Transport {
 }
 
 #[cfg(test)]
-impl Transport {
+impl TransportKeys {
     /// Pins a key as versions before have done it.
     pub fn pin_as_before(&self, serial: &str, name: &str, private: &Object, unwraps: Vec<u64>) {
         self.pin_with(serial, name, private, unwraps, None);
@@ -210,7 +210,7 @@ impl Transport {
         oaep_hash: Option<u64>,
     ) {
         let public = PublicKey::from_attributes(&private.attributes).unwrap();
-        let pin = Pin {
+        let pin = PinnedKey {
             name: name.to_owned(),
             spki: hex::encode(public.spki()),
             unwraps,
@@ -237,7 +237,7 @@ fn mac_key(path: &Path) -> Result<Zeroizing<[u8; 32]>> {
     Ok(key)
 }
 
-fn mac(key: &[u8; 32], pins: &BTreeMap<String, Pin>) -> Hmac<Sha256> {
+fn mac(key: &[u8; 32], pins: &BTreeMap<String, PinnedKey>) -> Hmac<Sha256> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
     mac.update(b"hsmux transport pins 1\0");
     for (serial, pin) in pins {
@@ -263,8 +263,8 @@ fn mac(key: &[u8; 32], pins: &BTreeMap<String, Pin>) -> Hmac<Sha256> {
 }
 
 /// The pins of a file whose MAC is right.
-fn authentic(key: &[u8; 32], json: &[u8]) -> Option<BTreeMap<String, Pin>> {
-    let pinned: Pinned = serde_json::from_slice(json).ok()?;
+fn authentic(key: &[u8; 32], json: &[u8]) -> Option<BTreeMap<String, PinnedKey>> {
+    let pinned: PinFile = serde_json::from_slice(json).ok()?;
     let tag = hex::decode(&pinned.mac).ok()?;
     mac(key, &pinned.pins).verify_slice(&tag).ok()?;
     Some(pinned.pins)

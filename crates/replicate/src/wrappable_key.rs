@@ -1,15 +1,15 @@
 //! A new key as a session object that can be wrapped, on the token where it is made.
 
-use super::origin::Origin;
-use super::site::{Site, TemporaryObject};
+use super::origin::KeyOrigin;
 use super::template;
+use super::token_access::{TemporaryObject, TokenAccess};
 use hsmux_software::PublicKey;
 use hsmux_token::ck::*;
 use hsmux_token::{
     Attributes, Class, Error, KeyKind, Kind, Mechanism, ObjectRef, Operation, Result,
 };
 
-/// What an operation has made.
+/// The object that an operation has made.
 pub(super) enum NewObject<'a> {
     Key(WrappableKey<'a>),
     /// A session object that is no key was to be copied: under this template.
@@ -23,26 +23,26 @@ pub(super) struct WrappableKey<'a> {
     /// Destroyed when the plan is made. The copy of a session object leaves that one alone.
     _held: Vec<TemporaryObject<'a>>,
     pub class: Class,
-    /// What the caller asked for.
+    /// The requested attributes.
     pub asked: Attributes,
-    /// What the token says of it.
+    /// The token's attributes.
     pub found: Attributes,
     /// How it was made.
-    pub origin: Origin,
+    pub origin: KeyOrigin,
     /// For a pair: what was asked of the public half, and the half itself.
     pub public: Option<(Attributes, PublicKey)>,
 }
 
 impl<'a> WrappableKey<'a> {
     /// Carries the operation out for a session object.
-    pub fn make(site: Site<'a>, operation: &Operation) -> Result<NewObject<'a>> {
+    pub fn make(access: TokenAccess<'a>, operation: &Operation) -> Result<NewObject<'a>> {
         match operation {
             Operation::GeneratePair {
                 mechanism,
                 public,
                 private,
-            } => Self::pair(site, mechanism, public, private).map(NewObject::Key),
-            Operation::Copy { object, template } => Self::copied(site, *object, template),
+            } => Self::pair(access, mechanism, public, private).map(NewObject::Key),
+            Operation::Copy { object, template } => Self::copied(access, *object, template),
             _ => {
                 let mut passing = operation.clone();
                 let template = template_of(&mut passing)?;
@@ -52,17 +52,17 @@ impl<'a> WrappableKey<'a> {
                     // For the check value; the copies have what was asked.
                     template.set_flag(CKA_ENCRYPT, true);
                 }
-                let held = site.make_session(&passing)?;
+                let held = access.make_session(&passing)?;
                 let found = held.attributes().clone();
                 Ok(NewObject::Key(Self {
                     key: held.reference(),
                     _held: vec![held],
-                    class: class_of(&found, site)?,
+                    class: class_of(&found, access)?,
                     asked,
                     found,
                     origin: match operation {
-                        Operation::Generate { .. } => Origin::Generated,
-                        _ => Origin::Brought,
+                        Operation::Generate { .. } => KeyOrigin::Generated,
+                        _ => KeyOrigin::Brought,
                     },
                     public: None,
                 }))
@@ -71,7 +71,7 @@ impl<'a> WrappableKey<'a> {
     }
 
     fn pair(
-        site: Site<'a>,
+        access: TokenAccess<'a>,
         mechanism: &Mechanism,
         public: &Attributes,
         private: &Attributes,
@@ -88,34 +88,38 @@ impl<'a> WrappableKey<'a> {
             public: public.clone().with_flag(CKA_TOKEN, false),
             private: template::passing(private),
         };
-        let mut held = site.make_sessions(&generate)?;
+        let mut held = access.make_sessions(&generate)?;
         let at = held
             .iter()
             .position(|h| h.attributes().number(CKA_CLASS) == Some(CKO_PRIVATE_KEY));
         let (Some(at), 2) = (at, held.len()) else {
             return Err(Error::protocol(format!(
                 "{}: C_GenerateKeyPair answered no pair",
-                site.name
+                access.name
             )));
         };
         let half =
-            PublicKey::from_attributes(held[1 - at].attributes()).map_err(|e| e.at(site.name))?;
+            PublicKey::from_attributes(held[1 - at].attributes()).map_err(|e| e.at(access.name))?;
         held.swap(0, at);
         Ok(Self {
             key: held[0].reference(),
             class: Class::PRIVATE_KEY,
             asked: private.clone(),
             found: held[0].attributes().clone(),
-            origin: Origin::Generated,
+            origin: KeyOrigin::Generated,
             public: Some((public.clone(), half)),
             _held: held,
         })
     }
 
-    fn copied(site: Site<'a>, object: ObjectRef, changes: &Attributes) -> Result<NewObject<'a>> {
-        let found = site.make(&Operation::Read { object })?.object.attributes;
+    fn copied(
+        access: TokenAccess<'a>,
+        object: ObjectRef,
+        changes: &Attributes,
+    ) -> Result<NewObject<'a>> {
+        let found = access.make(&Operation::Read { object })?.object.attributes;
         let asked = template::over(&found, changes);
-        let class = class_of(&found, site)?;
+        let class = class_of(&found, access)?;
         if !matches!(class, Class::PRIVATE_KEY | Class::SECRET_KEY) {
             return Ok(NewObject::Public(template::created(&asked)));
         }
@@ -125,15 +129,15 @@ impl<'a> WrappableKey<'a> {
             class,
             asked,
             found,
-            origin: Origin::Copied,
+            origin: KeyOrigin::Copied,
             public: None,
         }))
     }
 }
 
-fn class_of(found: &Attributes, site: Site) -> Result<Class> {
+fn class_of(found: &Attributes, access: TokenAccess) -> Result<Class> {
     template::class(found)
-        .ok_or_else(|| Error::protocol(format!("{}: an object without a class", site.name)))
+        .ok_or_else(|| Error::protocol(format!("{}: an object without a class", access.name)))
 }
 
 fn template_of(operation: &mut Operation) -> Result<&mut Attributes> {

@@ -2,9 +2,9 @@
 
 use super::catch_up_connector::CatchUpConnector;
 use super::debt_report::UnseenMembers;
-use super::journal::{self, State};
+use super::journal::{self, JournalState};
 use super::repeated_warnings::RepeatedWarnings;
-use super::{CatchUp, Cloned, Coordinator, Member, Members, Replicator, Selection};
+use super::{CatchUp, ClonedObject, Coordinator, Member, PoolMembers, Replicator, Selection};
 use hsmux_config::LoneKeys;
 use hsmux_pool::{Changes, DebtStatus, Options, Pool, Seat, one_round};
 use hsmux_token::sync::Mutex;
@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Who may write the journal of a state folder.
+/// The holder of the journal's lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hold {
     /// This process, for as long as the pool lives: a daemon.
@@ -25,9 +25,9 @@ pub enum Hold {
 }
 
 /// How long a process waits while others change something.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// When wrapped keys that nobody needs are taken out of a long journal, which is written anew for that.
+/// Delay of the rewrite of a long journal that removes unneeded wrapped keys.
 const TIDY_AFTER: Duration = Duration::from_secs(10);
 
 /// How often somebody looks whether a member has been away for too long: clocks may be set.
@@ -108,8 +108,8 @@ impl Writer {
         targets: &[String],
         selection: &Selection,
         wrapping: Option<ObjectId>,
-        progress: &(dyn Fn(&Cloned) + Sync),
-    ) -> Result<Vec<Cloned>> {
+        progress: &(dyn Fn(&ClonedObject) + Sync),
+    ) -> Result<Vec<ClonedObject>> {
         let pool = self
             .pool()
             .ok_or_else(|| Error::lost("the pool has stopped"))?;
@@ -134,7 +134,7 @@ impl Writer {
         }
         let patience = match self.hold {
             Hold::Always => Duration::ZERO,
-            Hold::WhileChanging => PATIENCE,
+            Hold::WhileChanging => LOCK_TIMEOUT,
         };
         let coordinator = Coordinator::open_within(&self.state, self.replicas, patience)?;
         let coordinator = coordinator
@@ -191,7 +191,7 @@ impl Writer {
         }
     }
 
-    /// Takes out what has to go now; says when there is more.
+    /// Removes expired keys; returns when there is more.
     fn tidy(&self) -> Option<Duration> {
         let open = self.held.lock().used.upgrade();
         open?.tidy(true)
@@ -201,14 +201,14 @@ impl Writer {
         self.pool.get()?.upgrade()
     }
 
-    /// Brings a token up to date before it serves. What it still owes afterwards it owes longer.
+    /// Brings a token up to date before it serves. Debts that remain stay in the journal.
     pub(super) fn bring_up_to_date(&self, member: &Member) -> Option<CatchUp> {
         if self.read_only {
             return None;
         }
         let pool = self.pool();
         let nobody = NoMembers;
-        let members: &dyn Members = pool.as_deref().map_or(&nobody, |pool| pool);
+        let members: &dyn PoolMembers = pool.as_deref().map_or(&nobody, |pool| pool);
         let told = self
             .coordinator()
             .and_then(|coordinator| coordinator.catch_up(members, member));
@@ -266,7 +266,7 @@ impl Writer {
     /// Makes of a token's objects what the pool shows: without those that were deleted through the pool, and keys
     /// that say how they were made.
     pub(super) fn show(&self, objects: &mut Vec<Object>) {
-        let mut show = |state: &State| {
+        let mut show = |state: &JournalState| {
             objects.retain_mut(|object| {
                 state.show_origin(object);
                 !state.is_tombstoned(&object.id)
@@ -335,7 +335,7 @@ fn chosen(all: &[Member], source: &str, targets: &[String]) -> Result<(Member, V
     Ok((source, targets))
 }
 
-impl Members for Pool {
+impl PoolMembers for Pool {
     fn members(&self) -> Vec<Member> {
         self.members()
     }
@@ -358,7 +358,7 @@ impl Members for Pool {
 /// Before the pool is there.
 struct NoMembers;
 
-impl Members for NoMembers {
+impl PoolMembers for NoMembers {
     fn members(&self) -> Vec<Member> {
         Vec::new()
     }

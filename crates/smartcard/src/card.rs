@@ -42,7 +42,7 @@ impl<C: CardChannel> Card<C> {
         }
     }
 
-    /// Which card this is, for messages: the reader's name.
+    /// The card's name in messages: the reader's name.
     pub fn name(&self) -> &str {
         self.channel.name()
     }
@@ -69,7 +69,7 @@ impl<C: CardChannel> Card<C> {
         let outcome = work(self);
         self.exclusive = false;
         if std::mem::take(&mut self.logged_in) {
-            // Where the card does not answer any more, nobody is logged in.
+            // If the card does not answer any more, the login has ended anyway.
             let _ = self.select();
         }
         let ended = self.channel.end().map_err(CardError::from);
@@ -78,8 +78,8 @@ impl<C: CardChannel> Card<C> {
         Ok(value)
     }
 
-    /// Sends a command and returns the whole answer, whatever its status: parts of a long answer are
-    /// fetched (`61xx`), a wrong length is corrected (`6Cxx`).
+    /// Sends a command and returns the whole answer, whatever its status. Parts of a long answer are fetched
+    /// (`61xx`), a wrong length is corrected (`6Cxx`).
     ///
     /// `name` is the command's name in the specification, for messages.
     pub fn transmit(

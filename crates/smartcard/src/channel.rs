@@ -28,7 +28,7 @@ pub trait CardChannel: Send {
         1232
     }
 
-    /// Which card this is, for messages: the reader's name.
+    /// The card's name in messages: the reader's name.
     fn name(&self) -> &str;
 }
 
@@ -53,7 +53,7 @@ impl<C: CardChannel + ?Sized> CardChannel for Box<C> {
 /// Why bytes did not reach a card, or no answer came back. Each says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChannelError {
-    /// There is no card in the reader, or it was pulled.
+    /// The reader has no card, or the card was pulled.
     #[error("{reader}: the card was removed; plug it in again")]
     Removed {
         /// The reader's name.
@@ -110,7 +110,7 @@ pub enum ChannelError {
         reader: String,
         /// The call that failed.
         call: &'static str,
-        /// What it said.
+        /// The error of the library.
         message: String,
     },
 }

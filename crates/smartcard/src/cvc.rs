@@ -15,7 +15,7 @@ pub use request::Request;
 
 use crate::tlv::TlvError;
 
-/// What is wrong with a certificate or a request.
+/// The error of a certificate or a request.
 #[derive(Debug, thiserror::Error)]
 pub enum CvcError {
     /// Its form.

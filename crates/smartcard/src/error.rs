@@ -14,7 +14,7 @@ pub enum CardError {
         card: String,
         /// The command, by its name in the specification.
         command: &'static str,
-        /// What the card said.
+        /// The card's answer.
         status: Status,
     },
     /// The card answered what no such card answers.
@@ -24,7 +24,7 @@ pub enum CardError {
         card: String,
         /// The command, by its name in the specification.
         command: &'static str,
-        /// What is wrong with the answer.
+        /// The problem with the answer.
         what: String,
     },
     /// The caller asked for what no card can do; nothing was sent.
@@ -32,13 +32,13 @@ pub enum CardError {
     Invalid {
         /// The command, by its name in the specification.
         command: &'static str,
-        /// What is wrong, and what would be right.
+        /// The problem, and the right form.
         what: String,
     },
 }
 
 impl CardError {
-    /// What the card said, if it was the card that said no.
+    /// The card's status word, if the card refused.
     pub fn status(&self) -> Option<Status> {
         match self {
             Self::Refused { status, .. } => Some(*status),

@@ -22,7 +22,7 @@ impl fmt::Display for KeyReference {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub u16);
 
-/// What the files of a range hold.
+/// The content of the files of a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
 pub enum FileKind {
@@ -67,10 +67,10 @@ impl FileId {
     pub const DEVICE_CERTIFICATES: Self = Self(0x2F02);
     /// TokenInfo: the label.
     pub const TOKEN_INFO: Self = Self(0x2F03);
-    /// Where a wrapped key is written before UNWRAP KEY.
+    /// The file for a wrapped key before UNWRAP KEY.
     pub const WRAPPED_KEY: Self = Self(0x2F10);
 
-    /// What it holds, if it is in a range that is known.
+    /// Its content, if its range is known.
     pub fn kind(self) -> Option<FileKind> {
         let [high, _] = self.0.to_be_bytes();
         FileKind::ALL.into_iter().find(|kind| *kind as u8 == high)

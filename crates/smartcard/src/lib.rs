@@ -3,14 +3,14 @@
 //! | module | what |
 //! |---|---|
 //! | [`Card`] | a card at the end of a channel, with a method for each of its [`commands`] |
-//! | [`CardChannel`] | how bytes reach a card: [`pcsc`], or a card in memory |
+//! | [`CardChannel`] | the connection to a card: [`pcsc`], or a card in memory |
 //! | [`apdu`] | [`Command`], [`Response`] and [`Status`]: the same types on both sides of the reader |
 //! | [`FileId`], [`FileKind`], [`KeyReference`] | names of keys and files |
-//! | [`cvc`] | the card's certificates, and the requests that new keys come with |
+//! | [`cvc`] | certificates of the card, and requests of new keys |
 //! | [`pkcs15`] | descriptions of keys, certificates, data, and of the card |
-//! | [`Curve`] | the curves, with the numbers that a card wants to be told |
-//! | [`dkek`] | how keys travel between cards: shares, wrapped keys and their files |
-//! | [`provision`] | setting cards up; their keys to other cards, and into files |
+//! | [`Curve`] | the curves, with the numbers that a card needs |
+//! | [`dkek`] | transfer of keys between cards: shares, wrapped keys and their files |
+//! | [`provision`] | setup of cards; transfer of their keys to other cards and into files |
 //! | [`tlv`] | BER-TLV, read and written |
 //! | [`CardToken`] | a card that signs as a `Token`, for measurements |
 //!
@@ -20,7 +20,7 @@
 //! # fn main() -> Result<(), CardError> {
 //! # let pin = hsmux_token::Secret::new(Vec::new());
 //! # let digest = [0; 32];
-//! let mut card = Card::new(pcsc::Channel::open("Nitrokey HSM", pcsc::Limits::default())?);
+//! let mut card = Card::new(pcsc::Channel::open("Nitrokey HSM", pcsc::CardTimeouts::default())?);
 //! card.exclusively(|card| {
 //!     let version = card.select()?.version;
 //!     println!("version {version:?}, PIN {:?}", card.pin_status(Pin::User)?);

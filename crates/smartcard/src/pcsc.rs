@@ -1,16 +1,16 @@
 //! Cards in readers, through PC/SC (pcsc-lite's libpcsclite and its daemon pcscd).
 //!
-//! Each card has a context of its own: libpcsclite holds a mutex for each context across every
-//! transmission, so that cards with a common one work one after the other (8 cards: 20.8 signatures a second in
-//! place of 150.5). And each has a thread of its own, since a transmission, or the wait for another program's
-//! transaction, cannot be given up: whoever waits for it can.
+//! Each card has a context of its own. libpcsclite holds a mutex for each context across every transmission: cards
+//! with a common one work one after the other (8 cards: 20.8 signatures a second in place of 150.5). Each card also
+//! has a thread of its own. A transmission and the wait for another program's transaction cannot be cancelled, but
+//! the wait for the thread can.
 
+mod card_thread;
 mod channel;
 mod error;
 mod readers;
-mod service;
 mod watch;
 
-pub use channel::{Channel, Limits};
+pub use channel::{CardTimeouts, Channel};
 pub use readers::{CardState, Reader, readers};
-pub use watch::{Canceller, Watch};
+pub use watch::{ReaderWatch, WatchCanceller};

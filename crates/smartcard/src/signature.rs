@@ -11,8 +11,8 @@ pub enum SignatureError {
     TooLarge,
 }
 
-/// r and s, each as long as the curve's field, as PKCS#11 has an ECDSA signature, from the DER that a card
-/// answers (RFC 3279, section 2.2.3).
+/// r and s, each as long as the curve's field: the form of PKCS#11, from the DER that a card answers (RFC 3279,
+/// section 2.2.3).
 pub fn ecdsa_fixed(signature: &[u8], field_len: usize) -> Result<Vec<u8>, SignatureError> {
     const INTEGER: u32 = 0x02;
     const SEQUENCE: u32 = 0x30;

@@ -1,15 +1,15 @@
-//! BER-TLV (ISO/IEC 7816-4, section 5.2.2): what cards answer, read without a copy, and written.
+//! BER-TLV (ISO/IEC 7816-4, section 5.2.2): answers of cards, read without a copy, and written.
 //!
-//! Own, because the crates for it either refuse what cards do (lengths that are not minimal, values
-//! of the wrong kind inside a constructed tag) or read recursively, as deep as a card likes. Here
-//! a level is read when somebody asks for it, so that nothing a card answers costs more than its length.
+//! Existing crates refuse what cards do (lengths that are not minimal, values of the wrong kind inside a constructed
+//! tag), or read recursively, as deep as a card likes. Here a level is read on demand: an answer costs no more than
+//! its length.
 
 /// One value with its tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tlv<'a> {
-    /// The tag as it is written, 1 to 4 bytes: `0x42`, `0x7F21`.
+    /// The tag in its written form, 1 to 4 bytes: `0x42`, `0x7F21`.
     pub tag: u32,
-    /// What is inside.
+    /// The content.
     pub value: &'a [u8],
     /// The whole, with tag and length.
     pub raw: &'a [u8],
@@ -64,7 +64,7 @@ pub fn find(bytes: &[u8], tag: u32) -> Result<Tlv<'_>, TlvError> {
     Err(TlvError::Missing(tag))
 }
 
-/// The values that stand one after the other in `bytes`; ends after the first error.
+/// The consecutive values in `bytes`; ends after the first error.
 pub fn values(bytes: &[u8]) -> Tlvs<'_> {
     Tlvs(bytes)
 }
@@ -86,9 +86,9 @@ impl<'a> Iterator for Tlvs<'a> {
     }
 }
 
-/// A value with its tag; `parts` stand one after the other inside.
+/// A value with its tag; `parts` are its content, one after the other.
 ///
-/// The tag is as it is written: `0x42`, `0x7F21`.
+/// The tag is in its written form: `0x42`, `0x7F21`.
 pub fn tlv(tag: u32, parts: &[&[u8]]) -> Vec<u8> {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     let mut bytes = Vec::with_capacity(4 + 5 + len);

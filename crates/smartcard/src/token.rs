@@ -1,7 +1,7 @@
-//! A card as a [`Token`]: its key pairs sign, without a PKCS#11 module in between.
+//! A card as a [`Token`]: its key pairs sign without a PKCS#11 module.
 //!
-//! For measurements and tests over a card that nobody else uses: the login is kept, and when somebody
-//! takes it away, signing fails. A pool reaches its cards by a vendor's module.
+//! For measurements and tests over a card that no other program uses. The login is kept; if another program ends it,
+//! signing fails. A pool reaches its cards through a vendor's module.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,11 +24,11 @@ pub struct CardToken<C> {
     card: Mutex<Card<C>>,
     info: Arc<TokenInfo>,
     objects: Arc<Snapshot>,
-    keys: HashMap<ObjectId, Pair>,
+    keys: HashMap<ObjectId, CardKeyPair>,
 }
 
 /// A key pair of the card.
-struct Pair {
+struct CardKeyPair {
     reference: KeyReference,
     kind: KeyKind,
     /// Bytes of a coordinate, of a key on a curve.
@@ -55,7 +55,7 @@ impl<C: CardChannel> CardToken<C> {
                 continue;
             };
             attributes.extend(both_halves(reference, &public));
-            found.push(Pair {
+            found.push(CardKeyPair {
                 reference,
                 kind: public.kind(),
                 field_len: public.bits().div_ceil(8),
@@ -79,7 +79,7 @@ impl<C: CardChannel> CardToken<C> {
         })
     }
 
-    fn sign(&self, pair: &Pair, mechanism: &Mechanism, data: &[u8]) -> Result<Vec<u8>> {
+    fn sign(&self, pair: &CardKeyPair, mechanism: &Mechanism, data: &[u8]) -> Result<Vec<u8>> {
         let hashed = prehash(mechanism);
         let (raw, input) = match &hashed {
             Some((hash, raw)) => {
@@ -178,7 +178,7 @@ fn both_halves(reference: KeyReference, public: &PublicKey) -> [Attributes; 2] {
     [named(half), named(private)]
 }
 
-/// What a pool would have heard from a vendor's module, in the card's words.
+/// The error that a vendor's module would have given to a pool, in the card's words.
 impl From<CardError> for Error {
     fn from(error: CardError) -> Self {
         let (scope, kind) = match error {

@@ -7,7 +7,7 @@ use hsmux_token::{Error, KeyKind, Kind, Mechanism, Result};
 use crate::{ec, edwards};
 
 /// A point on a curve; the curve may be one whose arithmetic is not here, then the key still has a name.
-pub struct Key {
+pub struct CurveKey {
     /// Ec, Edwards or Montgomery.
     pub kind: KeyKind,
     /// The DER of CKA_EC_PARAMS: the OID of the curve, or explicit parameters.
@@ -17,11 +17,11 @@ pub struct Key {
     /// The size of the curve's field.
     pub bits: usize,
     name: String,
-    verifier: Option<Box<dyn Verifier>>,
+    verifier: Option<Box<dyn SignatureVerifier>>,
 }
 
 /// Checks signatures by one public key.
-pub trait Verifier: Send + Sync {
+pub trait SignatureVerifier: Send + Sync {
     /// With a mechanism that does not hash, and its parameter.
     fn verify(&self, mechanism: &Mechanism, data: &[u8], signature: &[u8]) -> Result<()>;
     /// In bytes.
@@ -35,7 +35,7 @@ pub trait Verifier: Send + Sync {
     }
 }
 
-/// What an ephemeral key agrees on with a public key (SP 800-56A, section 5.7.1.2).
+/// The result of an agreement between an ephemeral key and a public key (SP 800-56A, section 5.7.1.2).
 pub struct Agreement {
     /// The ephemeral public point, uncompressed and bare.
     pub public: Vec<u8>,
@@ -44,18 +44,18 @@ pub struct Agreement {
 }
 
 /// A point that lies on its curve.
-pub struct Decoded {
+pub struct DecodedPoint {
     /// The encoding that the key is named by.
     pub canonical: Vec<u8>,
-    pub verifier: Box<dyn Verifier>,
+    pub verifier: Box<dyn SignatureVerifier>,
 }
 
-impl Key {
+impl CurveKey {
     /// From CKA_EC_PARAMS (an OID, a curve's name, or explicit parameters) and CKA_EC_POINT (bare,
     /// or inside an OCTET STRING or BIT STRING: tokens do all three).
     pub fn new(kind: KeyKind, params: &[u8], point: &[u8]) -> Result<Self> {
         let curve = curve(kind, params);
-        let Some(Curve {
+        let Some(CurveEntry {
             oid,
             bits,
             decode: Some(decode),
@@ -86,7 +86,7 @@ impl Key {
 
     fn without_arithmetic(
         kind: KeyKind,
-        curve: Option<&Curve>,
+        curve: Option<&CurveEntry>,
         params: &[u8],
         point: &[u8],
     ) -> Self {
@@ -121,7 +121,7 @@ impl Key {
     }
 
     /// Checks a signature; where the curve has no arithmetic here, the error names it.
-    pub fn verifier(&self) -> Result<&dyn Verifier> {
+    pub fn verifier(&self) -> Result<&dyn SignatureVerifier> {
         self.verifier.as_deref().ok_or_else(|| {
             Error::request(
                 Kind::Unsupported,
@@ -158,7 +158,7 @@ pub fn without_arithmetic(kind: KeyKind, params: &[u8]) -> Option<String> {
     }
 }
 
-fn name(curve: Option<&Curve>, params: &[u8]) -> String {
+fn name(curve: Option<&CurveEntry>, params: &[u8]) -> String {
     match (curve, <ObjectIdentifier>::from_der(params)) {
         (Some(curve), _) => curve.name.to_owned(),
         (None, Ok(oid)) => oid.to_string(),
@@ -166,7 +166,7 @@ fn name(curve: Option<&Curve>, params: &[u8]) -> String {
     }
 }
 
-/// Whether these octets may be a point of a curve that nobody here knows (SEC 1, section 2.3.3).
+/// True if these octets may be a point of an unknown curve (SEC 1, section 2.3.3).
 fn plausible(kind: KeyKind, point: &[u8]) -> bool {
     kind != KeyKind::Ec || matches!(point.first(), Some(2..=4))
 }
@@ -184,9 +184,9 @@ fn oid_der(oid: ObjectIdentifier) -> Vec<u8> {
 }
 
 /// A point in its encoding, if it lies on the curve.
-type DecodePoint = fn(&[u8]) -> Option<Decoded>;
+type DecodePoint = fn(&[u8]) -> Option<DecodedPoint>;
 
-struct Curve {
+struct CurveEntry {
     kind: KeyKind,
     name: &'static str,
     aliases: &'static [&'static str],
@@ -195,8 +195,8 @@ struct Curve {
     decode: Option<DecodePoint>,
 }
 
-impl Curve {
-    /// Whether a bare point has this length: one in 256 looks like an OCTET STRING by its first octets.
+impl CurveEntry {
+    /// True if a bare point has this length: one in 256 looks like an OCTET STRING by its first octets.
     fn encodes_in(&self, len: usize) -> bool {
         let field = self.bits.div_ceil(8);
         match self.kind {
@@ -207,7 +207,7 @@ impl Curve {
     }
 }
 
-fn curve(kind: KeyKind, params: &[u8]) -> Option<&'static Curve> {
+fn curve(kind: KeyKind, params: &[u8]) -> Option<&'static CurveEntry> {
     let of_kind = || CURVES.iter().filter(|curve| curve.kind == kind);
     if let Ok(oid) = ObjectIdentifier::from_der(params) {
         return of_kind().find(|curve| curve.oid == oid);
@@ -219,7 +219,7 @@ fn curve(kind: KeyKind, params: &[u8]) -> Option<&'static Curve> {
 
 macro_rules! curves {
     ($($kind:ident $name:literal [$($alias:literal)*] $oid:literal $bits:literal $($decode:expr)?;)*) => {
-        static CURVES: &[Curve] = &[$(Curve {
+        static CURVES: &[CurveEntry] = &[$(CurveEntry {
             kind: KeyKind::$kind,
             name: $name,
             aliases: &[$($alias),*],

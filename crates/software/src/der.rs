@@ -2,7 +2,7 @@
 
 use der::{Decode, Encode, Header, Reader, SliceReader, Tag, TagNumber, Tagged};
 
-/// One value with its tag; `parts` stand one after the other inside.
+/// One value with its tag; `parts` are its content, one after the other.
 pub fn tlv(tag: Tag, parts: &[&[u8]]) -> Vec<u8> {
     let content = parts.concat();
     // Only a length past 256 MB fails, and no key or certificate request is that long.
@@ -27,8 +27,7 @@ pub fn content(der: &[u8], tag: Tag) -> Option<&[u8]> {
 
 /// The DER of the SubjectPublicKeyInfo of an X.509 certificate (RFC 5280, section 4.1).
 ///
-/// Only what stands before it is looked at, so that a certificate with an odd extension or serial
-/// number still says whose key it is.
+/// Only the fields before it are read: a certificate with an odd extension or serial number still gives its key.
 pub fn spki_of_certificate(certificate: &[u8]) -> Option<&[u8]> {
     let certificate = content_of_first(certificate)?;
     let tbs = content_of_first(certificate)?;

@@ -7,17 +7,17 @@ use ecdsa::elliptic_curve::{AffinePoint, CurveArithmetic, FieldBytesSize, Public
 use ecdsa::{EcdsaCurve, Signature, hazmat};
 use hsmux_token::{Error, Kind, Mechanism, Result, ck};
 
-use crate::curve::{Agreement, Decoded, Verifier};
+use crate::curve::{Agreement, DecodedPoint, SignatureVerifier};
 
 /// A point on the curve `C`, with its canonical (uncompressed) encoding.
-pub fn decode<C>(point: &[u8]) -> Option<Decoded>
+pub fn decode<C>(point: &[u8]) -> Option<DecodedPoint>
 where
     C: EcdsaCurve + CurveArithmetic,
     AffinePoint<C>: FromSec1Point<C> + ToSec1Point<C>,
     FieldBytesSize<C>: ModulusSize,
 {
     let key = PublicKey::<C>::from_sec1_bytes(point).ok()?;
-    Some(Decoded {
+    Some(DecodedPoint {
         canonical: key.as_affine().to_sec1_point(false).as_bytes().to_vec(),
         verifier: Box::new(Ecdsa(key)),
     })
@@ -25,7 +25,7 @@ where
 
 struct Ecdsa<C: CurveArithmetic>(PublicKey<C>);
 
-impl<C> Verifier for Ecdsa<C>
+impl<C> SignatureVerifier for Ecdsa<C>
 where
     C: EcdsaCurve + CurveArithmetic,
     AffinePoint<C>: FromSec1Point<C> + ToSec1Point<C>,

@@ -4,12 +4,12 @@ use digest::Digest;
 use ed25519_dalek::{Signature, VerifyingKey};
 use hsmux_token::{Error, Kind, Mechanism, Params, Result, ck};
 
-use crate::curve::{Decoded, Verifier};
+use crate::curve::{DecodedPoint, SignatureVerifier};
 
 /// A point in its 32 bytes.
-pub fn decode(point: &[u8]) -> Option<Decoded> {
+pub fn decode(point: &[u8]) -> Option<DecodedPoint> {
     let key = VerifyingKey::from_bytes(point.try_into().ok()?).ok()?;
-    Some(Decoded {
+    Some(DecodedPoint {
         canonical: point.to_vec(),
         verifier: Box::new(Ed25519(key)),
     })
@@ -17,7 +17,7 @@ pub fn decode(point: &[u8]) -> Option<Decoded> {
 
 struct Ed25519(VerifyingKey);
 
-impl Verifier for Ed25519 {
+impl SignatureVerifier for Ed25519 {
     fn verify(&self, mechanism: &Mechanism, data: &[u8], signature: &[u8]) -> Result<()> {
         if mechanism.kind != ck::CKM_EDDSA {
             return Err(Error::vendor("C_Verify", ck::CKR_KEY_TYPE_INCONSISTENT));

@@ -5,7 +5,7 @@ use hsmux_token::Hash;
 
 /// A running digest, of any hash of the mechanism table.
 #[derive(Clone)]
-pub struct Hasher(State);
+pub struct Hasher(HasherState);
 
 /// The digest of data that is all there.
 pub fn digest(hash: Hash, data: &[u8]) -> Vec<u8> {
@@ -18,7 +18,7 @@ macro_rules! hashes {
     ($($name:ident => $digest:ty,)*) => {
         // Boxed: a Keccak state is 30 times an MD5 state, and a hasher lives in a session.
         #[derive(Clone)]
-        enum State {
+        enum HasherState {
             $($name(Box<$digest>),)*
         }
 
@@ -26,28 +26,28 @@ macro_rules! hashes {
             /// Starts a digest.
             pub fn new(hash: Hash) -> Self {
                 Self(match hash {
-                    $(Hash::$name => State::$name(Box::default()),)*
+                    $(Hash::$name => HasherState::$name(Box::default()),)*
                 })
             }
 
             /// Takes the next part of the data.
             pub fn update(&mut self, part: &[u8]) {
                 match &mut self.0 {
-                    $(State::$name(state) => state.update(part),)*
+                    $(HasherState::$name(state) => state.update(part),)*
                 }
             }
 
             /// The digest of all parts.
             pub fn finish(self) -> Vec<u8> {
                 match self.0 {
-                    $(State::$name(state) => state.finalize().to_vec(),)*
+                    $(HasherState::$name(state) => state.finalize().to_vec(),)*
                 }
             }
 
             /// Which hash it is.
             pub fn hash(&self) -> Hash {
                 match self.0 {
-                    $(State::$name(_) => Hash::$name,)*
+                    $(HasherState::$name(_) => Hash::$name,)*
                 }
             }
         }

@@ -12,7 +12,7 @@ use crate::{PublicKey, unchecked_kind};
 /// and exponent, others from the public key or certificate with the same CKA_ID. `serial` tells
 /// the token from others (`TokenInfo::identity`); it names what only this token can name.
 pub fn identify(serial: &str, objects: Vec<Attributes>) -> Vec<Object> {
-    let halves = Halves::of(&objects);
+    let halves = PublicHalves::of(&objects);
     objects
         .into_iter()
         .map(|mut attributes| {
@@ -28,31 +28,31 @@ pub fn identify(serial: &str, objects: Vec<Attributes>) -> Vec<Object> {
 }
 
 /// Public keys by CKA_ID: there may be thousands.
-struct Halves(HashMap<Vec<u8>, Vec<Half>>);
+struct PublicHalves(HashMap<Vec<u8>, Vec<PublicHalf>>);
 
-impl Halves {
+impl PublicHalves {
     fn of(objects: &[Attributes]) -> Self {
         let mut halves: HashMap<_, Vec<_>> = HashMap::new();
-        for half in objects.iter().filter_map(Half::of) {
+        for half in objects.iter().filter_map(PublicHalf::of) {
             halves.entry(half.id.clone()).or_default().push(half);
         }
         Self(halves)
     }
 
-    fn with(&self, id: &[u8]) -> &[Half] {
+    fn with(&self, id: &[u8]) -> &[PublicHalf] {
         self.0.get(id).map_or(&[], Vec::as_slice)
     }
 }
 
 /// A public key that the token shows: the public half of private keys with the same CKA_ID.
-struct Half {
+struct PublicHalf {
     id: Vec<u8>,
     label: Vec<u8>,
     class: Class,
     key: PublicKey,
 }
 
-impl Half {
+impl PublicHalf {
     fn of(attributes: &Attributes) -> Option<Self> {
         let class = class(attributes);
         let shows_key = [Class::PUBLIC_KEY, Class::CERTIFICATE].contains(&class);
@@ -66,7 +66,7 @@ impl Half {
     }
 }
 
-fn public_key(attributes: &Attributes, halves: &Halves) -> Option<PublicKey> {
+fn public_key(attributes: &Attributes, halves: &PublicHalves) -> Option<PublicKey> {
     match class(attributes) {
         Class::PUBLIC_KEY => PublicKey::from_attributes(attributes).ok(),
         Class::PRIVATE_KEY => {
@@ -81,13 +81,13 @@ fn public_key(attributes: &Attributes, halves: &Halves) -> Option<PublicKey> {
 ///
 /// CKA_ID is not unique on every token: public keys go before certificates, and where several
 /// different keys remain, those with the same label. A guess would only fail its proof later.
-fn other_half(private: &Attributes, halves: &Halves) -> Option<PublicKey> {
+fn other_half(private: &Attributes, halves: &PublicHalves) -> Option<PublicKey> {
     let id = private.get(ck::CKA_ID).filter(|id| !id.is_empty())?;
     let kind = KeyKind::of(private.number(ck::CKA_KEY_TYPE)?);
     let label = bytes(private, ck::CKA_LABEL);
     let same_id = halves.with(id).iter();
-    let same_id: Vec<&Half> = same_id.filter(|half| half.key.kind() == kind).collect();
-    let only = |wanted: &dyn Fn(&Half) -> bool| {
+    let same_id: Vec<&PublicHalf> = same_id.filter(|half| half.key.kind() == kind).collect();
+    let only = |wanted: &dyn Fn(&PublicHalf) -> bool| {
         let mut keys = same_id
             .iter()
             .filter(|half| wanted(half))
@@ -140,7 +140,7 @@ pub fn unidentified(serial: &str, attributes: &Attributes) -> ObjectId {
     }
 }
 
-/// What tells keys of one type apart. The value of a private key is its secret.
+/// The attributes that tell keys of one type apart. The value of a private key is its secret.
 fn public_values(class: Class) -> [u64; 7] {
     let value = match class {
         Class::PUBLIC_KEY => ck::CKA_VALUE,

@@ -15,30 +15,30 @@ use crate::{Agreement, curve, prehash, prehashed_input, rsa};
 /// A key on a curve whose arithmetic is not here still has its encodings (and so its name); to verify
 /// with it is an error that names the curve.
 #[derive(Clone)]
-pub struct PublicKey(Arc<Inner>);
+pub struct PublicKey(Arc<KeyInner>);
 
-struct Inner {
+struct KeyInner {
     spki: Vec<u8>,
-    form: Form,
+    form: KeyForm,
 }
 
-/// What is computed with, as bytes: big-endian numbers without leading zeros, a point that is bare and uncompressed.
+/// The public values as bytes: big-endian numbers without leading zeros, or a bare, uncompressed point.
 #[derive(PartialEq, Eq, Debug)]
-pub enum Values<'a> {
-    /// Of an RSA key.
+pub enum PublicValues<'a> {
+    /// The values of an RSA key.
     Rsa {
         /// CKA_MODULUS.
         modulus: Vec<u8>,
         /// CKA_PUBLIC_EXPONENT.
         exponent: Vec<u8>,
     },
-    /// Of a key on a curve.
+    /// The point of a key on a curve.
     Point(&'a [u8]),
 }
 
-enum Form {
-    Rsa(rsa::Key),
-    Curve(curve::Key),
+enum KeyForm {
+    Rsa(rsa::RsaKey),
+    Curve(curve::CurveKey),
 }
 
 const RSA_ENCRYPTION: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
@@ -114,51 +114,51 @@ impl PublicKey {
     /// Size of the modulus or of the curve's field.
     pub fn bits(&self) -> usize {
         match &self.0.form {
-            Form::Rsa(key) => key.bits(),
-            Form::Curve(key) => key.bits,
+            KeyForm::Rsa(key) => key.bits(),
+            KeyForm::Curve(key) => key.bits,
         }
     }
 
     /// The name of an elliptic key's curve: `P-256`, `brainpoolP256r1`. The error names one that is not known here.
     pub fn curve(&self) -> Result<&'static str> {
         match &self.0.form {
-            Form::Rsa(_) => Err(Error::request(Kind::Invalid, "an RSA key is on no curve")),
-            Form::Curve(key) => key.curve(),
+            KeyForm::Rsa(_) => Err(Error::request(Kind::Invalid, "an RSA key is on no curve")),
+            KeyForm::Curve(key) => key.curve(),
         }
     }
 
-    /// The name of its curve, if nobody here can compute on that.
+    /// The name of its curve, if hsmux cannot compute on that.
     pub fn unchecked_curve(&self) -> Option<String> {
         match &self.0.form {
-            Form::Rsa(_) => None,
-            Form::Curve(key) => key.without_verifier().map(str::to_owned),
+            KeyForm::Rsa(_) => None,
+            KeyForm::Curve(key) => key.without_verifier().map(str::to_owned),
         }
     }
 
     /// The family.
     pub fn kind(&self) -> KeyKind {
         match &self.0.form {
-            Form::Rsa(_) => KeyKind::Rsa,
-            Form::Curve(key) => key.kind,
+            KeyForm::Rsa(_) => KeyKind::Rsa,
+            KeyForm::Curve(key) => key.kind,
         }
     }
 
     /// Length of a signature in bytes: the modulus for RSA, r and s for a curve.
     pub fn signature_len(&self) -> usize {
         match &self.0.form {
-            Form::Rsa(key) => key.len(),
-            Form::Curve(key) => key.signature_len(),
+            KeyForm::Rsa(key) => key.len(),
+            KeyForm::Curve(key) => key.signature_len(),
         }
     }
 
     /// The public values.
-    pub fn values(&self) -> Values<'_> {
+    pub fn values(&self) -> PublicValues<'_> {
         match &self.0.form {
-            Form::Rsa(key) => Values::Rsa {
+            KeyForm::Rsa(key) => PublicValues::Rsa {
                 modulus: key.modulus(),
                 exponent: key.exponent(),
             },
-            Form::Curve(key) => Values::Point(&key.point),
+            KeyForm::Curve(key) => PublicValues::Point(&key.point),
         }
     }
 
@@ -166,12 +166,12 @@ impl PublicKey {
     pub fn to_attributes(&self) -> Attributes {
         let class = Attributes::default().with_number(ck::CKA_CLASS, Class::PUBLIC_KEY.0);
         match &self.0.form {
-            Form::Rsa(key) => class
+            KeyForm::Rsa(key) => class
                 .with_number(ck::CKA_KEY_TYPE, ck::CKK_RSA)
                 .with_number(ck::CKA_MODULUS_BITS, key.bits() as u64)
                 .with(ck::CKA_MODULUS, key.modulus())
                 .with(ck::CKA_PUBLIC_EXPONENT, key.exponent()),
-            Form::Curve(key) => class
+            KeyForm::Curve(key) => class
                 .with_number(ck::CKA_KEY_TYPE, key_type(key.kind))
                 .with(ck::CKA_EC_PARAMS, key.params.clone())
                 .with(
@@ -191,8 +191,8 @@ impl PublicKey {
             return self.verify(&raw, &prehashed_input(hash, &raw, &digest), signature);
         }
         match &self.0.form {
-            Form::Rsa(key) => key.verify(mechanism, data, signature),
-            Form::Curve(key) => key.verifier()?.verify(mechanism, data, signature),
+            KeyForm::Rsa(key) => key.verify(mechanism, data, signature),
+            KeyForm::Curve(key) => key.verifier()?.verify(mechanism, data, signature),
         }
     }
 
@@ -216,7 +216,7 @@ impl PublicKey {
     /// Agrees on a secret with this key by a new ephemeral one (ECDH, SP 800-56A): what the owner of
     /// the private key derives from the ephemeral public point by CKM_ECDH1_DERIVE with CKD_NULL.
     pub fn agree(&self) -> Result<Agreement> {
-        let Form::Curve(key) = &self.0.form else {
+        let KeyForm::Curve(key) = &self.0.form else {
             let code = ck::CKR_KEY_TYPE_INCONSISTENT;
             return Err(Error::vendor("C_DeriveKey", code));
         };
@@ -225,33 +225,33 @@ impl PublicKey {
         key.verifier()?.agree(&random)
     }
 
-    fn as_rsa(&self, call: &str) -> Result<&rsa::Key> {
+    fn as_rsa(&self, call: &str) -> Result<&rsa::RsaKey> {
         match &self.0.form {
-            Form::Rsa(key) => Ok(key),
-            Form::Curve(_) => Err(Error::vendor(call, ck::CKR_KEY_TYPE_INCONSISTENT)),
+            KeyForm::Rsa(key) => Ok(key),
+            KeyForm::Curve(_) => Err(Error::vendor(call, ck::CKR_KEY_TYPE_INCONSISTENT)),
         }
     }
 
     fn rsa(modulus: &[u8], exponent: &[u8]) -> Result<Self> {
-        let key = rsa::Key::new(modulus, exponent)?;
+        let key = rsa::RsaKey::new(modulus, exponent)?;
         let spki = rsa_spki(&key).map_err(|e| malformed("RSAPublicKey", e))?;
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(KeyInner {
             spki,
-            form: Form::Rsa(key),
+            form: KeyForm::Rsa(key),
         })))
     }
 
     fn on_curve(kind: KeyKind, params: &[u8], point: &[u8]) -> Result<Self> {
-        let key = curve::Key::new(kind, params, point)?;
+        let key = curve::CurveKey::new(kind, params, point)?;
         let spki = curve_spki(&key).map_err(|e| malformed("CKA_EC_PARAMS", e))?;
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(KeyInner {
             spki,
-            form: Form::Curve(key),
+            form: KeyForm::Curve(key),
         })))
     }
 }
 
-fn rsa_spki(key: &rsa::Key) -> der::Result<Vec<u8>> {
+fn rsa_spki(key: &rsa::RsaKey) -> der::Result<Vec<u8>> {
     let (modulus, exponent) = (key.modulus(), key.exponent());
     let body = RsaPublicKey {
         modulus: UintRef::new(&modulus)?,
@@ -265,7 +265,7 @@ fn rsa_spki(key: &rsa::Key) -> der::Result<Vec<u8>> {
     )
 }
 
-fn curve_spki(key: &curve::Key) -> der::Result<Vec<u8>> {
+fn curve_spki(key: &curve::CurveKey) -> der::Result<Vec<u8>> {
     let params = Any::from_der(&key.params)?;
     let (oid, parameters) = match key.kind {
         KeyKind::Ec => (EC_PUBLIC_KEY, Some(params)),

@@ -1,7 +1,7 @@
-//! What needs no token: public keys, digests, and the names of objects.
+//! Public keys, digests, and the names of objects: all that needs no token.
 //!
-//! Everything here works on public values in memory. Verifying on a token would cost a signature's
-//! time of the slowest part of the system, for an answer that anybody can compute.
+//! Everything here works on public values in memory. Verification on a token would cost the time of a signature
+//! there.
 
 pub mod csr;
 mod curve;
@@ -17,12 +17,12 @@ pub mod reference;
 pub mod revocation;
 mod rsa;
 mod spec;
-mod unchecked;
+mod unchecked_keys;
 
 pub use curve::Agreement;
 pub use hash::{Hasher, digest};
 pub use identify::{identify, unidentified};
-pub use key::{PublicKey, Values};
+pub use key::{PublicKey, PublicValues};
 pub use prehash::{prehash, prehashed_input};
-pub use spec::{CURVES, Curve, KeySpec, refuses_template, with_default_uses};
-pub use unchecked::{unchecked_kind, unchecked_pair};
+pub use spec::{CURVES, KeyCurve, KeySpec, refuses_template, with_default_uses};
+pub use unchecked_keys::{unchecked_kind, unchecked_pair};

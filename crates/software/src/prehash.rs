@@ -1,4 +1,4 @@
-//! Hashing on the host, so that only the digest travels to the token.
+//! Hashing on the host: only the digest travels to the token.
 
 use std::borrow::Cow;
 
@@ -17,8 +17,7 @@ pub fn prehash(mechanism: &Mechanism) -> Option<(Hash, Mechanism)> {
     Some((prehash.hash, raw))
 }
 
-/// What the raw mechanism takes: the digest, and for `CKM_RSA_PKCS` inside a DigestInfo (RFC 8017,
-/// section 9.2).
+/// The input of the raw mechanism: the digest, for `CKM_RSA_PKCS` inside a DigestInfo (RFC 8017, section 9.2).
 pub fn prehashed_input<'a>(hash: Hash, raw: &Mechanism, digest: &'a [u8]) -> Cow<'a, [u8]> {
     if raw.kind == ck::CKM_RSA_PKCS {
         [hash.digest_info_prefix(), digest].concat().into()

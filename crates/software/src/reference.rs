@@ -1,6 +1,6 @@
-//! A reference: what stands in a file in place of a private key, and says by its URI which key it is.
+//! A reference: the content of a file in place of a private key, which names the key by its URI.
 //!
-//! The form is that of OpenSSL's providers for PKCS#11, so that such a file serves with any of them:
+//! The form is that of OpenSSL's providers for PKCS#11, and such a file works with any of them:
 //!
 //! ```text
 //! Reference ::= SEQUENCE { version VisibleString, uri UTF8String }

@@ -1,7 +1,7 @@
 //! Certificate revocation lists (RFC 5280, section 5) of the authorities whose certificates clients show.
 
-mod list;
-mod parsed;
+mod parsed_crl;
+mod verified_crl;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,21 +10,21 @@ use std::time::Duration;
 use der::{Decode, Encode};
 use x509_cert::Certificate;
 
-use self::list::{List, blocks, has_signed, read};
-pub use self::parsed::Parsed;
-use self::parsed::number_of;
+pub use self::parsed_crl::ParsedCrl;
+use self::parsed_crl::number_of;
+use self::verified_crl::{VerifiedCrl, blocks, has_signed, read};
 
 /// All lists of some authorities.
 #[derive(Clone, Default, Debug)]
 pub struct Revocation {
-    lists: Vec<List>,
+    lists: Vec<VerifiedCrl>,
     authorities: Vec<ShownCertificate>,
 }
 
 /// A list that stays in use because its file has an older one now (RFC 5280, section 5.1.2.4: thisUpdate), or none.
 #[derive(Debug)]
-pub struct Outdated {
-    /// Where it was read.
+pub struct OutdatedCrl {
+    /// The file with the list.
     pub file: PathBuf,
     /// The authority's name.
     pub issuer: String,
@@ -48,15 +48,15 @@ pub enum Refused {
     },
     /// The list of its authority, in this file, is too old.
     Expired(PathBuf),
-    /// There is no list of its authority.
+    /// No list is of its authority.
     NoList(String),
     /// It cannot be read.
     Unreadable(String),
 }
 
-/// What is wrong with a file.
+/// The error of a file.
 #[derive(Debug)]
-pub struct Wrong {
+pub struct FileProblem {
     /// The file.
     pub file: PathBuf,
     /// Why, and what to do.
@@ -69,15 +69,15 @@ impl Revocation {
     pub fn read<'a>(
         files: impl IntoIterator<Item = &'a Path>,
         authorities: &[Vec<u8>],
-    ) -> Result<Self, Wrong> {
+    ) -> Result<Self, FileProblem> {
         let mut lists = Vec::new();
         for file in files {
-            let wrong = |why: String| Wrong {
+            let wrong = |why: String| FileProblem {
                 file: file.to_owned(),
                 why,
             };
             for der in read(file).and_then(blocks).map_err(wrong)? {
-                lists.push(List::read(file, &der, authorities).map_err(wrong)?);
+                lists.push(VerifiedCrl::read(file, &der, authorities).map_err(wrong)?);
             }
         }
         let authorities = authorities.iter().map(|der| ShownCertificate::read(der));
@@ -89,10 +89,10 @@ impl Revocation {
 
     /// Keeps the lists that were in use if an authority's lists are all older now, or gone: somebody may have put an old
     /// list there to bring back a revoked certificate. Answers which lists stay.
-    pub fn keep_newer(&mut self, before: &Self) -> Vec<Outdated> {
+    pub fn keep_newer(&mut self, before: &Self) -> Vec<OutdatedCrl> {
         let mut outdated = Vec::new();
         for authority in &self.authorities {
-            let newest = |lists: &[List]| {
+            let newest = |lists: &[VerifiedCrl]| {
                 let own = lists.iter().filter(|list| list.authority == authority.der);
                 own.map(|list| list.since).max()
             };
@@ -104,7 +104,7 @@ impl Revocation {
             let own = before.lists.iter();
             let own = own.filter(|list| list.authority == authority.der);
             for list in own {
-                outdated.push(Outdated {
+                outdated.push(OutdatedCrl {
                     file: list.file.clone(),
                     issuer: list.issuer_name.clone(),
                 });
@@ -114,9 +114,9 @@ impl Revocation {
         outdated
     }
 
-    /// Whether the first certificate of a chain (DER) is believed at a time, after 1970: a list of its authority is
-    /// good and does not name it. The others of the chain are checked as well, if there are lists for them, and the
-    /// authorities above it that the client has not sent.
+    /// Checks the first certificate of a chain (DER) at a time, after 1970: a current list of its authority must not
+    /// name it. The other certificates of the chain are checked if they have lists, and so are authorities above them
+    /// that the client has not sent.
     pub fn judge<'a>(
         &self,
         chain: impl IntoIterator<Item = &'a [u8]>,
@@ -169,7 +169,7 @@ impl Revocation {
         refused
     }
 
-    /// Whether no list names one certificate.
+    /// Checks that no list names one certificate.
     fn judge_one(
         &self,
         shown: &ShownCertificate,
@@ -259,13 +259,13 @@ impl fmt::Display for Refused {
     }
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for FileProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.file.display(), self.why)
     }
 }
 
-impl fmt::Display for Outdated {
+impl fmt::Display for OutdatedCrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (file, issuer) = (self.file.display(), &self.issuer);
         write!(

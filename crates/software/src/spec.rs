@@ -13,7 +13,7 @@ pub enum KeySpec {
     /// RSA with a modulus of so many bits.
     Rsa(u64),
     /// A curve of [`CURVES`].
-    Curve(&'static Curve),
+    Curve(&'static KeyCurve),
     /// AES with so many bits.
     Aes(u64),
     /// A generic secret (HMAC) of so many bits.
@@ -22,7 +22,7 @@ pub enum KeySpec {
 
 /// A curve that keys can be made on.
 #[derive(PartialEq, Eq, Debug)]
-pub struct Curve {
+pub struct KeyCurve {
     name: &'static str,
     /// CKA_EC_PARAMS: the DER of the curve's object identifier.
     params: &'static [u8],
@@ -30,8 +30,8 @@ pub struct Curve {
     key_type: u64,
 }
 
-const fn weierstrass(name: &'static str, params: &'static [u8]) -> Curve {
-    Curve {
+const fn weierstrass(name: &'static str, params: &'static [u8]) -> KeyCurve {
+    KeyCurve {
         name,
         params,
         mechanism: ck::CKM_EC_KEY_PAIR_GEN,
@@ -40,7 +40,7 @@ const fn weierstrass(name: &'static str, params: &'static [u8]) -> Curve {
 }
 
 /// Named as `ec:NAME`; Ed25519 by its name alone (RFC 5480, 5639, 8410; SEC 2).
-pub const CURVES: &[Curve] = &[
+pub const CURVES: &[KeyCurve] = &[
     weierstrass("p256", b"\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07"),
     weierstrass("p384", b"\x06\x05\x2b\x81\x04\x00\x22"),
     weierstrass("p521", b"\x06\x05\x2b\x81\x04\x00\x23"),
@@ -54,7 +54,7 @@ pub const CURVES: &[Curve] = &[
         "brainpoolp384r1",
         b"\x06\x09\x2b\x24\x03\x03\x02\x08\x01\x01\x0b",
     ),
-    Curve {
+    KeyCurve {
         name: "ed25519",
         params: b"\x06\x03\x2b\x65\x70",
         mechanism: ck::CKM_EC_EDWARDS_KEY_PAIR_GEN,
@@ -62,7 +62,7 @@ pub const CURVES: &[Curve] = &[
     },
 ];
 
-impl Curve {
+impl KeyCurve {
     /// `p256`, `ed25519`.
     pub fn name(&self) -> &'static str {
         self.name
@@ -160,7 +160,7 @@ fn only(all: &[u64], uses: &[u64]) -> Attributes {
     all.iter().fold(Attributes::default(), with)
 }
 
-/// Whether a token has refused what a template says of a key, rather than to make the key.
+/// True if a token has refused an attribute of the template, as opposed to the making of the key.
 pub fn refuses_template(error: &Error) -> bool {
     matches!(
         error.code(),
@@ -228,7 +228,7 @@ impl FromStr for KeySpec {
 }
 
 /// By `ec:NAME` or by the name alone, with and without the dash of `P-256`.
-fn curve(kind: &str, size: &str) -> Option<&'static Curve> {
+fn curve(kind: &str, size: &str) -> Option<&'static KeyCurve> {
     let name = match kind {
         "ec" => size.replace('-', ""),
         _ => format!("{kind}{size}"),

@@ -24,7 +24,7 @@ fn a_certificate_tells_its_key() {
             pair.public
         );
         for cut in (0..certificate.len()).step_by(7) {
-            // Cut behind the key nothing is missed; before it there is no key, and no panic.
+            // A cut behind the key loses nothing; a cut before it gives no key, and no panic.
             if let Ok(key) = PublicKey::from_certificate(&certificate[..cut]) {
                 assert_eq!(key, pair.public);
             }

@@ -198,8 +198,8 @@ fn a_mechanism_of_another_family_is_refused() {
     assert_eq!(refused.code(), Some(ck::CKR_KEY_TYPE_INCONSISTENT));
 }
 
-/// A bare point begins with 04, as an OCTET STRING does: where x begins with the length of the rest, only the
-/// curve tells them apart. Here the arithmetic of the curve is not known, so that no check of the point helps.
+/// A bare point begins with 04, as an OCTET STRING does. If x begins with the length of the rest, only the curve
+/// tells them apart. The arithmetic of this curve is unknown here, so no check of the point helps.
 #[test]
 fn a_bare_point_that_looks_like_an_octet_string() {
     let params = hex::decode("06092b240303020801010d").unwrap(); // brainpoolP512r1

@@ -1,7 +1,7 @@
-//! Project Wycheproof's vectors: signatures that other libraries have accepted or refused by mistake.
+//! Project Wycheproof's vectors: signatures that other libraries have wrongly accepted or refused.
 //!
-//! All of them are judged by `PublicKey::verify`. A vector that is "acceptable" has its outcome here, too:
-//! padding and encodings that are not canonical are refused, short hashes and small keys are the policy of others.
+//! `PublicKey::verify` judges all of them. An "acceptable" vector also has a fixed outcome here: padding and
+//! encodings that are not canonical are refused; short hashes and small keys are accepted, as a matter of policy.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +33,7 @@ fn rsa(modulus: &[u8], exponent: &[u8]) -> PublicKey {
     PublicKey::from_attributes(&attributes).unwrap()
 }
 
-/// What was judged, by outcome of the vectors.
+/// The number of vectors, by outcome.
 #[derive(Default, Debug)]
 struct Count {
     valid: usize,
@@ -101,7 +101,7 @@ fn rsa_pss_signatures() {
             };
             for test in group.tests {
                 let accepted = key.verify(&mechanism, &digest(hash, &test.msg), &test.sig);
-                // What is "acceptable" has a weak hash, or hashes that differ.
+                // The "acceptable" ones have a weak hash, or two different hashes.
                 let case = format!("{name:?} {}", test.tc_id);
                 count.judge(&case, test.result, accepted.is_ok(), true);
             }

@@ -27,7 +27,7 @@ pub fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<()> {
     rename(&draft, path)
 }
 
-/// The same in a folder in which people and other programs write, too: its draft is `.NAME.PID`.
+/// The same in a folder in which people and other programs also write: its draft is `.NAME.PID`.
 pub fn replace_among_others(path: &Path, contents: &[u8], mode: u32) -> Result<()> {
     let draft = draft_among_others(path);
     remove(&draft)?;
@@ -84,7 +84,7 @@ pub fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// A name that nobody else takes while this process lives.
+/// A name that no other process takes while this one lives.
 fn draft_among_others(path: &Path) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
@@ -125,7 +125,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("record.json");
         replace(&path, b"one", 0o600).unwrap();
-        // Of an earlier crash, longer, and readable by all.
+        // The draft of an earlier crash, longer, and readable by all.
         fs::write(folder.path().join("record.json.new"), "longer than it").unwrap();
         replace(&path, b"two", 0o640).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");

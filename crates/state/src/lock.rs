@@ -21,7 +21,7 @@ pub struct FileLock {
     file: Unshared<File>,
 }
 
-/// Why there is no lock.
+/// The reason for a missing lock.
 #[derive(Debug)]
 pub enum LockFailed {
     /// Another process holds it. It may have written who it is.
@@ -69,7 +69,7 @@ impl FileLock {
         taken
     }
 
-    /// Whether a process holds the lock of a file.
+    /// True if a process holds the lock of a file.
     pub fn is_held(path: &Path) -> io::Result<bool> {
         match File::open(path) {
             Ok(file) => Ok(flock(&file, FlockOperation::NonBlockingLockShared).is_err()),

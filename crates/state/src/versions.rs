@@ -20,7 +20,7 @@ impl FileVersions {
         Self(files.into_iter().map(state).collect())
     }
 
-    /// Whether all changes that it shows are older than this. A reader may have missed a younger one.
+    /// True if all changes are older than this. A reader may have missed a younger one.
     pub fn is_older_than(&self, age: Duration) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let limit = now.unwrap_or_default().saturating_sub(age);

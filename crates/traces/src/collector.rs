@@ -1,4 +1,4 @@
-//! What is sent to whom: OTLP over HTTP (OpenTelemetry protocol 1.9, "OTLP/HTTP"), protobuf.
+//! Export of spans: OTLP over HTTP (OpenTelemetry protocol 1.9, "OTLP/HTTP"), protobuf.
 
 use std::env;
 use std::fmt;
@@ -29,7 +29,7 @@ pub struct Collector {
 }
 
 /// How long it may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An answer says how many spans were refused, and why.
 const LONGEST_ANSWER: usize = 64 << 10;
@@ -49,7 +49,7 @@ impl Collector {
             return Ok(None);
         };
         if url.contains('@') {
-            // It would stand in the log.
+            // A user name in the URL would appear in the log.
             let why = "there is a user in it; use OTEL_EXPORTER_OTLP_HEADERS";
             return Err(failed("the endpoint", &why));
         }
@@ -62,12 +62,12 @@ impl Collector {
         }))
     }
 
-    /// Where spans go.
+    /// The address of the collector.
     pub fn url(&self) -> impl fmt::Display + use<> {
         self.remote.url().clone()
     }
 
-    /// What sends spans there.
+    /// The exporter to it.
     pub fn exporter(self, of: &Resource) -> Result<SpanExporter> {
         let url = self.remote.url().to_string();
         let mut exporter = SpanExporter::builder()
@@ -104,8 +104,9 @@ impl Collector {
 #[async_trait]
 impl HttpClient for Collector {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let asked = timeout(PATIENCE, self.remote.ask(request, LONGEST_ANSWER)).await;
-        let answer = asked.unwrap_or_else(|_| Err(format!("no answer within {PATIENCE:?}").into()));
+        let asked = timeout(EXPORT_TIMEOUT, self.remote.ask(request, LONGEST_ANSWER)).await;
+        let answer =
+            asked.unwrap_or_else(|_| Err(format!("no answer within {EXPORT_TIMEOUT:?}").into()));
         self.note(&answer);
         answer
     }
@@ -117,7 +118,7 @@ impl fmt::Debug for Collector {
     }
 }
 
-/// Who sends: `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` say more, or otherwise.
+/// The resource of all spans; `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` add to it or replace it.
 pub fn resource() -> Resource {
     let resource = Resource::builder_empty()
         .with_service_name("hsmux")
@@ -130,8 +131,8 @@ pub fn resource() -> Resource {
     }
 }
 
-/// What a variable of the environment says; an empty one says nothing (OpenTelemetry specification,
-/// "Environment Variable Specification").
+/// The value of an environment variable; an empty one counts as unset (OpenTelemetry specification, "Environment
+/// Variable Specification").
 fn said(name: &str) -> Option<String> {
     env::var(name).ok().filter(|said| !said.is_empty())
 }
@@ -151,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    /// What a collector answers to a request without a body.
+    /// The answer of a collector to a request without a body.
     fn ask(listener: &TcpListener) -> Result<Response<Bytes>, HttpError> {
         let url = format!("http://{}/v1/traces", listener.local_addr().unwrap());
         let collector = Collector {

@@ -1,19 +1,19 @@
-//! Spans for a collector (OpenTelemetry): where the time went of what programs and clients ask for.
+//! Spans for a collector (OpenTelemetry): where the time of requests went.
 //!
-//! What is not traced pays a look at one pointer.
+//! A request without a trace costs the read of one pointer.
 //!
 //! | file | one idea |
 //! |---|---|
 //! | `trace` | the span of a request, and spans within it |
-//! | `operation` | an operation of the pool: its time in the queue, and on tokens |
-//! | `source` | what makes spans, as a configuration says |
-//! | `outbox` | spans that wait to be sent: nobody waits for that |
-//! | `collector` | what is sent to whom |
+//! | `operation_spans` | an operation of the pool: its time in the queue, and on tokens |
+//! | `span_source` | the source of spans by the configuration |
+//! | `outbox` | the queue of finished spans, which never blocks |
+//! | `collector` | export to a collector |
 
 mod collector;
-mod operation;
+mod operation_spans;
 mod outbox;
-mod source;
+mod span_source;
 mod trace;
 
 use std::sync::Arc;
@@ -21,17 +21,17 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use hsmux_token::Result;
 
-pub use operation::{Operation, word};
-pub use outbox::Counts;
-use outbox::Totals;
-pub use source::Source;
-pub use trace::{Child, Trace};
+pub use operation_spans::{OperationSpans, word};
+pub use outbox::SpanCounts;
+use outbox::SpanTotals;
+pub use span_source::SpanSource;
+pub use trace::{ChildSpan, Trace};
 
-/// What makes spans, if anything does: another one when the configuration is read again.
+/// The current source of spans, if tracing is on; a reload replaces it.
 #[derive(Default)]
 pub struct Traces {
-    source: ArcSwapOption<Source>,
-    totals: Arc<Totals>,
+    source: ArcSwapOption<SpanSource>,
+    totals: Arc<SpanTotals>,
 }
 
 impl Traces {
@@ -42,14 +42,14 @@ impl Traces {
         Ok(traces)
     }
 
-    /// What makes spans by another configuration, `None` where that says nothing; or why it cannot. All stays as
-    /// it is until [`Self::change`].
-    pub fn prepare(&self, section: Option<&hsmux_config::Traces>) -> Result<Option<Source>> {
-        Source::start(section, &self.totals)
+    /// The source of spans by another configuration, `None` if that has none; or why it cannot start. Nothing changes
+    /// until [`Self::change`].
+    pub fn prepare(&self, section: Option<&hsmux_config::Traces>) -> Result<Option<SpanSource>> {
+        SpanSource::start(section, &self.totals)
     }
 
-    /// What begins from now on is traced by this one. What has begun ends where it has begun, and is sent.
-    pub fn change(&self, to: Option<Source>) {
+    /// Traces new requests by this source. Requests that have begun end with the source that they began with.
+    pub fn change(&self, to: Option<SpanSource>) {
         let collector = to.as_ref().map(|to| to.collector().to_owned());
         let before = self.source.swap(to.map(Arc::new));
         match collector {
@@ -66,13 +66,13 @@ impl Traces {
         Trace::begin(source.as_ref()?.tracer(), caller())
     }
 
-    /// Whether anything makes spans.
+    /// True if tracing is on.
     pub fn are_made(&self) -> bool {
         self.source.load().is_some()
     }
 
-    /// What has become of all spans; `None` where nothing is traced.
-    pub fn counts(&self) -> Option<Counts> {
+    /// The counts of all spans; `None` without tracing.
+    pub fn counts(&self) -> Option<SpanCounts> {
         Some(self.source.load().as_ref()?.counts())
     }
 

@@ -1,4 +1,4 @@
-//! Spans that wait to be sent. Whoever has made one goes on at once: where there is no room, it is dropped.
+//! Queue of finished spans. It never blocks: a span that finds it full is dropped.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,33 +15,33 @@ use tokio::runtime::Builder;
 
 /// A bounded queue, and the thread that sends what is in it.
 #[derive(Clone)]
-pub struct Outbox(Arc<Shared>);
+pub struct Outbox(Arc<OutboxState>);
 
-struct Shared {
-    waiting: Mutex<Waiting>,
+struct OutboxState {
+    waiting: Mutex<QueuedSpans>,
     woken: Condvar,
     ended: Condvar,
-    totals: Arc<Totals>,
+    totals: Arc<SpanTotals>,
 }
 
 /// Spans that went out or were lost: of one outbox after the other.
 #[derive(Default)]
-pub struct Totals {
+pub struct SpanTotals {
     exported: AtomicU64,
     dropped: AtomicU64,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct QueuedSpans {
     spans: VecDeque<SpanData>,
     /// No more are taken; what there is goes out until then.
     closes: Option<Instant>,
     ended: bool,
 }
 
-/// What has become of spans.
+/// The number of spans, by outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counts {
+pub struct SpanCounts {
     /// The collector has taken them.
     pub exported: u64,
     /// There was no room for them, or the collector has not taken them.
@@ -62,13 +62,13 @@ const GATHER: Duration = Duration::from_secs(1);
 pub const LAST: Duration = Duration::from_secs(5);
 
 impl Outbox {
-    /// Sends to the exporter, on a thread of its own.
+    /// Sends to the exporter, on a separate thread.
     pub fn start(
         exporter: impl SpanExporter + 'static,
-        totals: Arc<Totals>,
+        totals: Arc<SpanTotals>,
     ) -> std::io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let outbox = Self(Arc::new(Shared {
+        let outbox = Self(Arc::new(OutboxState {
             waiting: Mutex::default(),
             woken: Condvar::new(),
             ended: Condvar::new(),
@@ -92,16 +92,16 @@ impl Outbox {
         Ok(outbox)
     }
 
-    /// What has become of all spans.
-    pub fn counts(&self) -> Counts {
-        Counts {
+    /// The number of all spans, by outcome.
+    pub fn counts(&self) -> SpanCounts {
+        SpanCounts {
             exported: self.0.totals.exported.load(Ordering::Relaxed),
             dropped: self.0.totals.dropped.load(Ordering::Relaxed),
             waiting: self.0.waiting.lock().spans.len(),
         }
     }
 
-    /// Takes no more, and sends what waits, for so long at most.
+    /// Closes the queue, and sends the rest, for at most so long.
     pub fn finish(&self, within: Duration) {
         let end = Instant::now() + within;
         self.close(end);
@@ -118,7 +118,7 @@ impl Outbox {
     }
 }
 
-impl Shared {
+impl OutboxState {
     /// Waits for the next batch; `None`: that was all.
     fn next(&self) -> Option<Vec<SpanData>> {
         let mut waiting = self.waiting.lock();
@@ -167,7 +167,7 @@ impl SpanProcessor for Outbox {
         Ok(())
     }
 
-    /// The last tracer has gone: another collector is asked by now, or none. What is left still goes out.
+    /// The last tracer has gone: another collector is in use by now, or none. The rest is still sent.
     fn shutdown_with_timeout(&self, _timeout: Duration) -> OTelSdkResult {
         self.close(Instant::now() + LAST);
         Ok(())
@@ -192,12 +192,12 @@ mod tests {
 
     /// Waits for a word, then takes all or nothing.
     #[derive(Debug)]
-    struct Gate {
+    struct ManualSink {
         word: Mutex<Receiver<()>>,
         takes: bool,
     }
 
-    impl SpanExporter for Gate {
+    impl SpanExporter for ManualSink {
         async fn export(&self, _batch: Vec<SpanData>) -> OTelSdkResult {
             let _ = self.word.lock().recv();
             let refused = || OTelSdkError::InternalFailure("refused".into());
@@ -207,11 +207,11 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(300);
 
-    /// What becomes of so many spans, before the exporter does anything, and in the end.
-    fn send(count: usize, takes: bool) -> (Counts, Counts) {
+    /// The counts for so many spans: before the exporter does anything, and at the end.
+    fn send(count: usize, takes: bool) -> (SpanCounts, SpanCounts) {
         let (tell, word) = channel();
         let word = Mutex::new(word);
-        let outbox = Outbox::start(Gate { word, takes }, Arc::default()).unwrap();
+        let outbox = Outbox::start(ManualSink { word, takes }, Arc::default()).unwrap();
         let provider = SdkTracerProvider::builder();
         let provider = provider.with_span_processor(outbox.clone()).build();
         let tracer = provider.tracer("test");
@@ -231,7 +231,7 @@ mod tests {
         let (before, after) = send(all, true);
         assert!(before.waiting <= ROOM && before.exported == 0, "{before:?}");
         assert!(before.dropped >= 100, "{before:?}");
-        // The late one is dropped, too.
+        // The late one is dropped as well.
         assert_eq!((after.dropped, after.waiting), (before.dropped + 1, 0));
         assert_eq!(after.exported + before.dropped, all as u64);
     }
@@ -240,7 +240,7 @@ mod tests {
     fn what_waits_when_its_tracer_goes_is_sent() {
         let (tell, word) = channel();
         let word = Mutex::new(word);
-        let gate = Gate { word, takes: true };
+        let gate = ManualSink { word, takes: true };
         let outbox = Outbox::start(gate, Arc::default()).unwrap();
         let provider = SdkTracerProvider::builder();
         let provider = provider.with_span_processor(outbox.clone()).build();

@@ -13,7 +13,7 @@ use opentelemetry::{Context, KeyValue, Value};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{SdkTracer, Span};
 
-/// A request that is traced. Its span ends with its answer, or when nobody works for it any more.
+/// A traced request. Its span ends with its answer, or when all work for it has ended.
 pub struct Trace {
     tracer: SdkTracer,
     /// With the request's span.
@@ -27,14 +27,14 @@ pub struct Trace {
 const MOST: usize = 128;
 
 /// A span within a request's own. It ends when this is dropped.
-pub struct Child(Box<Span>);
+pub struct ChildSpan(Box<Span>);
 
-/// What a caller has sent. `tracestate` is for those whom we would call.
-struct Caller<'a>(Option<&'a str>);
+/// The caller's `traceparent`. `tracestate` would matter only for further calls.
+struct TraceParent<'a>(Option<&'a str>);
 
 const TRACEPARENT: &str = "traceparent";
 
-impl Extractor for Caller<'_> {
+impl Extractor for TraceParent<'_> {
     fn get(&self, key: &str) -> Option<&str> {
         self.0.filter(|_| key == TRACEPARENT)
     }
@@ -48,7 +48,7 @@ impl Trace {
     /// `None` where it is not sampled.
     pub(crate) fn begin(tracer: &SdkTracer, caller: Option<&str>) -> Option<Arc<Self>> {
         let propagator = TraceContextPropagator::new();
-        let caller = propagator.extract_with_context(&Context::new(), &Caller(caller));
+        let caller = propagator.extract_with_context(&Context::new(), &TraceParent(caller));
         let begun = (Instant::now(), SystemTime::now());
         let builder = SpanBuilder::from_name("request")
             .with_kind(SpanKind::Server)
@@ -65,12 +65,12 @@ impl Trace {
         }))
     }
 
-    /// What it is called.
+    /// Names the span.
     pub fn name(&self, name: impl Into<Cow<'static, str>>) {
         self.context.span().update_name(name);
     }
 
-    /// Something that it says of the request: never what nobody is to see.
+    /// Adds an attribute. It must never hold a secret.
     pub fn say(&self, name: &'static str, value: impl Into<Value>) {
         self.context
             .span()
@@ -93,7 +93,7 @@ impl Trace {
     }
 
     /// A span that begins now; `None` where there are enough.
-    pub fn child(&self, name: &'static str) -> Option<Child> {
+    pub fn child(&self, name: &'static str) -> Option<ChildSpan> {
         self.child_of(name, Instant::now(), Vec::new())
     }
 
@@ -118,7 +118,7 @@ impl Trace {
         name: &'static str,
         from: Instant,
         attributes: Vec<KeyValue>,
-    ) -> Option<Child> {
+    ) -> Option<ChildSpan> {
         if self.within.fetch_add(1, Ordering::Relaxed) >= MOST {
             return None;
         }
@@ -126,7 +126,7 @@ impl Trace {
             .with_start_time(self.at(from))
             .with_attributes(attributes);
         let span = self.tracer.build_with_context(builder, &self.context);
-        Some(Child(Box::new(span)))
+        Some(ChildSpan(Box::new(span)))
     }
 
     /// The time of day, which may not jump within a trace.
@@ -147,8 +147,8 @@ impl Drop for Trace {
     }
 }
 
-impl Child {
-    /// Why, in a word: a sentence may have a piece of what nobody is to see.
+impl ChildSpan {
+    /// Marks it as failed, with the reason in one word: a sentence may quote a secret.
     pub fn failed(&mut self, why: impl Into<Value>) {
         self.0
             .set_attribute(KeyValue::new("error.type", why.into()));

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use hsmux_audit::{PublicKey, verify::Verdict};
+use hsmux_audit::{PublicKey, verify::TrailVerdict};
 
 /// The public key of a trail whose secrets nobody has kept.
 const KEY: &str = include_str!("../data/trail.pub");
@@ -18,7 +18,7 @@ pub fn lines(input: &[u8]) {
         report.lines as usize,
         input.split_inclusive(|byte| *byte == b'\n').count()
     );
-    if report.verdict != Verdict::Altered {
+    if report.verdict != TrailVerdict::Altered {
         let whole = hsmux_audit::fuzzing::signed(input, &report);
         let has = |line: &[u8]| TRAIL.split(|byte| *byte == b'\n').any(|own| own == line);
         for line in whole {

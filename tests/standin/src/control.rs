@@ -110,6 +110,8 @@ pub struct TokenControl {
     pub decrypt_error: u64,
     /// Calls that make objects return this code, and make none; with `forward` only.
     pub make_error: u64,
+    /// Attributes (`CKA_*`, as numbers) that no template of a new object may set to `CK_FALSE`; with `forward` only.
+    pub forbids_no: Vec<u64>,
     /// Calls that make or remove objects do not return while this is set; with `forward` only.
     pub hang_in_change: bool,
     /// Objects with this CKA_LABEL cannot be destroyed; with `forward` only.
@@ -193,6 +195,7 @@ impl Default for TokenControl {
             sign_error: CKR_OK,
             decrypt_error: CKR_OK,
             make_error: CKR_OK,
+            forbids_no: Vec::new(),
             hang_in_change: false,
             lasting: String::new(),
             lacks: Vec::new(),

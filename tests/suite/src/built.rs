@@ -5,8 +5,10 @@ use std::sync::OnceLock;
 /// What the workspace builds and the tests run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// The one binary.
+    /// The program of production hosts. [`Program::Lab`] is beside it.
     Hsmux,
+    /// What `hsmux bench` and `hsmux vcard` start.
+    Lab,
     /// The PKCS#11 module.
     Module,
     /// The stand-in for a vendor's module.
@@ -17,6 +19,7 @@ impl Program {
     fn file(self) -> &'static str {
         match self {
             Self::Hsmux => "hsmux",
+            Self::Lab => "hsmux-lab",
             Self::Module => "libhsmux_pkcs11.so",
             Self::StandIn => "libhsmux_standin.so",
         }
@@ -32,9 +35,13 @@ pub fn built(program: Program) -> PathBuf {
     let folder = FOLDER.get_or_init(|| {
         std::env::var_os("HSMUX_BUILT").map_or_else(build_workspace, PathBuf::from)
     });
-    let path = folder.join(program.file());
-    assert!(path.exists(), "{} is missing", path.display());
-    path
+    let path = |program: Program| folder.join(program.file());
+    // hsmux starts hsmux-lab, which nobody asks for by itself.
+    for needed in [program, Program::Lab] {
+        let path = path(needed);
+        assert!(path.exists(), "{} is missing", path.display());
+    }
+    path(program)
 }
 
 fn build_workspace() -> PathBuf {

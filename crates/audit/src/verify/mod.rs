@@ -1,13 +1,13 @@
-//! Whether a trail is as it was written.
+//! Verification of a trail.
 //!
-//! A checkpoint discloses the key of the lines before it, so lines are held back until the next
-//! checkpoint has come, then looked at [together](segment).
+//! A checkpoint discloses the key of the lines before it. Lines are held back until the next checkpoint, then checked
+//! [together](segment).
 
+mod line_check;
 mod report;
 mod segment;
 #[cfg(test)]
 mod tests;
-mod walk;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -16,38 +16,42 @@ use std::path::{Path, PathBuf};
 use hsmux_token::{Error, Kind as ErrorKind, Result};
 
 pub use crate::recover::siblings as rotated;
-pub use report::{Finding, Kind, Report, Verdict};
+pub use report::{AuditFinding, FindingKind, TrailVerdict, VerificationReport};
 
+use crate::audit_folder::Head;
 use crate::chain::Epoch;
 use crate::keys::{PublicKey, SealKey};
-use crate::line::{self, Mac, Parsed};
-use crate::state::Head;
-use segment::Held;
+use crate::line::{self, Mac, ParsedLine};
+use segment::UncheckedLine;
 
-/// What is known of a trail besides its files.
+/// Facts about a trail that do not come from its files.
 #[derive(Default)]
-pub struct Known {
+pub struct TrustAnchors {
     /// The keys that sign it: one, or several where its state folder was lost once.
     pub keys: Vec<PublicKey>,
-    /// A secret of this trail: with it the seals from its epoch on are looked at, too, and the lines
-    /// that no checkpoint has signed yet.
+    /// A secret of this trail: it also verifies the seals from its epoch on, and lines that no checkpoint has signed
+    /// yet.
     pub seal: Option<SealKey>,
-    /// The line that must be there, as the state folder or the running daemon has it.
+    /// The line that must exist, by the state folder or the running daemon.
     pub head: Option<Head>,
-    /// Whether a daemon writes it now: its last line may then be half there.
+    /// True if a daemon writes it now: its last line may then be incomplete.
     pub running: bool,
 }
 
-/// Reads files in the order of their lines, whatever order they are named in. `progress` is told how
-/// many bytes were read.
-pub fn verify(files: &[PathBuf], known: Known, progress: &dyn Fn(u64)) -> Result<Report> {
+/// Verifies files in the order of their lines, whatever the order of their names. `progress` gets the number of bytes
+/// read.
+pub fn verify(
+    files: &[PathBuf],
+    known: TrustAnchors,
+    progress: &dyn Fn(u64),
+) -> Result<VerificationReport> {
     let mut sorted = files
         .iter()
         .map(|file| Ok((first_line(file)?, file)))
         .collect::<Result<Vec<_>>>()?;
-    // Files without a chain are older than it.
+    // Files without a chain are older.
     sorted.sort_by_key(|(seq, _)| *seq);
-    let mut verifier = Verifier::new(known);
+    let mut verifier = TrailVerifier::new(known);
     for (_, file) in sorted {
         verifier.read(file, progress)?;
     }
@@ -55,8 +59,12 @@ pub fn verify(files: &[PathBuf], known: Known, progress: &dyn Fn(u64)) -> Result
 }
 
 /// The lines of one file.
-pub(crate) fn verify_lines(lines: impl BufRead, file: &Path, known: Known) -> Result<Report> {
-    let mut verifier = Verifier::new(known);
+pub(crate) fn verify_lines(
+    lines: impl BufRead,
+    file: &Path,
+    known: TrustAnchors,
+) -> Result<VerificationReport> {
+    let mut verifier = TrailVerifier::new(known);
     verifier.read_lines(lines, file, &|_| {})?;
     Ok(verifier.finish())
 }
@@ -90,12 +98,12 @@ fn read(lines: &mut impl BufRead, line: &mut Vec<u8>, file: &Path) -> Result<usi
         .map_err(|e| unreadable(file, &e))
 }
 
-pub(crate) fn parse(line: &[u8]) -> serde_json::Result<Parsed> {
+pub(crate) fn parse(line: &[u8]) -> serde_json::Result<ParsedLine> {
     serde_json::from_slice(line)
 }
 
-/// A line that has the form of a chain's: checkpoints are signed, and nothing else is.
-pub(crate) fn parse_chained(text: &[u8]) -> Option<Parsed> {
+/// Parses a line of a chain: checkpoints have a signature, and no other lines have one.
+pub(crate) fn parse_chained(text: &[u8]) -> Option<ParsedLine> {
     let (parsed, parts) = (parse(text).ok()?, line::parts(text)?);
     (parts.signed.is_some() == parsed.checkpoint.is_some()).then_some(parsed)
 }
@@ -105,37 +113,37 @@ fn unreadable(file: &Path, why: &std::io::Error) -> Error {
     Error::request(ErrorKind::Environment, message)
 }
 
-/// Where the trail is good to.
+/// The end of the verified part.
 #[derive(Clone)]
-struct Edge {
+struct VerifiedEnd {
     seq: u64,
     mac: Mac,
     /// The epoch that begins here.
     epoch: u64,
 }
 
-struct Verifier {
-    known: Known,
-    report: Report,
+struct TrailVerifier {
+    known: TrustAnchors,
+    report: VerificationReport,
     /// The secret of the newest epoch that was looked at.
     secret: Option<Epoch>,
     /// The last checkpoint; `None` before the first.
-    edge: Option<Edge>,
+    edge: Option<VerifiedEnd>,
     /// Lines since then.
-    held: Vec<Held>,
-    /// Where the last line stood, for what is said of the end.
+    held: Vec<UncheckedLine>,
+    /// The position of the last line, for findings about the end.
     at: (PathBuf, u64),
     /// Lines of an older hsmux.
     unchained: u64,
-    /// What stands where the known head must be.
+    /// The MAC of the line with the head's number.
     head: Option<Mac>,
 }
 
-impl Verifier {
-    fn new(known: Known) -> Self {
-        let report = Report {
+impl TrailVerifier {
+    fn new(known: TrustAnchors) -> Self {
+        let report = VerificationReport {
             sealed_from: known.seal.as_ref().map(SealKey::epoch),
-            ..Report::default()
+            ..VerificationReport::default()
         };
         Self {
             secret: known.seal.as_ref().map(|seal| seal.0.clone()),
@@ -183,7 +191,7 @@ impl Verifier {
         let closes = parsed
             .as_ref()
             .is_some_and(|line| line.checkpoint.is_some() && !broken_off);
-        self.held.push(Held {
+        self.held.push(UncheckedLine {
             file: self.report.files.len() - 1,
             line: self.at.1,
             text: text.to_owned(),
@@ -195,23 +203,26 @@ impl Verifier {
         }
     }
 
-    fn finish(mut self) -> Report {
+    fn finish(mut self) -> VerificationReport {
         self.tail();
         self.say_unchained();
         if self.report.checkpoints == 0 && self.report.findings.is_empty() {
-            self.at_the_end(Kind::CutOff, "there is no checkpoint of a trail".into());
+            self.at_the_end(
+                FindingKind::CutOff,
+                "there is no checkpoint of a trail".into(),
+            );
         }
         self.check_head();
         self.report
     }
 
-    /// Lines before the first of a chain are an older hsmux's: only before its very beginning.
+    /// Lines before the first of a chain are of an older hsmux, if the chain begins there.
     fn say_unchained(&mut self) {
         let lines = self.unchained;
         if lines == 0 {
             return;
         }
-        let at = |kind, message| Finding {
+        let at = |kind, message| AuditFinding {
             kind,
             file: self.report.files.first().cloned().unwrap_or_default(),
             line: 1,
@@ -219,10 +230,10 @@ impl Verifier {
         };
         if self.report.first == Some(1) {
             let message = format!("{lines} lines are older than the chain: nothing proves them");
-            self.report.remark(at(Kind::Unchained, message));
+            self.report.remark(at(FindingKind::Unchained, message));
         } else {
             let message = format!("{lines} lines at the beginning are not this trail's");
-            self.report.find(at(Kind::Foreign, message));
+            self.report.find(at(FindingKind::Foreign, message));
         }
     }
 
@@ -237,19 +248,19 @@ impl Verifier {
                 last + 1,
                 head.seq
             );
-            self.at_the_end(Kind::CutOff, message);
+            self.at_the_end(FindingKind::CutOff, message);
         } else if self.head != Some(head.mac) {
             let message = format!(
                 "line {} is not the one that the daemon has written",
                 head.seq
             );
-            self.at_the_end(Kind::Changed, message);
+            self.at_the_end(FindingKind::Changed, message);
         }
     }
 
-    fn at_the_end(&mut self, kind: Kind, message: String) {
+    fn at_the_end(&mut self, kind: FindingKind, message: String) {
         let file = self.at.0.clone();
-        self.report.find(Finding {
+        self.report.find(AuditFinding {
             kind,
             file,
             line: 0,

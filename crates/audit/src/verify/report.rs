@@ -1,87 +1,87 @@
-//! What verification found.
+//! The result of verification.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use serde::Serialize;
 
-/// As many are listed; all are counted.
-const LISTED: usize = 1000;
+/// The limit of listed findings; all are counted.
+const MAX_LISTED: usize = 1000;
 
-/// All that is known of a trail.
+/// The result of verification.
 #[derive(Debug, Default, Serialize)]
-pub struct Report {
-    /// Whether it is whole.
-    pub verdict: Verdict,
+pub struct VerificationReport {
+    /// The verdict.
+    pub verdict: TrailVerdict,
     /// Its files, in order.
     pub files: Vec<PathBuf>,
     /// Lines read.
     pub lines: u64,
     /// Checkpoints with a good signature.
     pub checkpoints: u64,
-    /// Where the trail begins: 1, or later where older files are not among these.
+    /// The number of the first line: 1, or more if older files are missing here.
     pub first: Option<u64>,
     /// The last line, and its time.
     pub last: Option<u64>,
-    /// When that was, by the line itself.
+    /// Its time, by the line itself.
     pub last_time: Option<String>,
-    /// The last line that a signature vouches for.
+    /// The last signed line.
     pub signed_to: Option<u64>,
-    /// The first epoch whose seal was looked at, too.
+    /// The first epoch whose seal was checked.
     pub sealed_from: Option<u64>,
-    /// What is wrong.
-    pub findings: Vec<Finding>,
-    /// How much is wrong: not all need be listed.
+    /// The findings.
+    pub findings: Vec<AuditFinding>,
+    /// The number of findings, which may be more than are listed.
     pub findings_total: usize,
-    /// What is not wrong, but not proved either.
-    pub remarks: Vec<Finding>,
+    /// Remarks: neither wrong nor proved.
+    pub remarks: Vec<AuditFinding>,
 }
 
-/// Whether a trail is whole.
+/// The verdict on a trail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// Every line is there as it was written.
+pub enum TrailVerdict {
+    /// Every line is there, unchanged.
     #[default]
     Whole,
-    /// The same as far as that can be proved: see the remarks.
+    /// The same, as far as it can be proved: see the remarks.
     Remarks,
-    /// It is not as it was written: see the findings.
+    /// The trail was changed: see the findings.
     Altered,
 }
 
 /// One thing that was found.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Finding {
-    /// What it is.
-    pub kind: Kind,
+pub struct AuditFinding {
+    /// The kind.
+    pub kind: FindingKind,
     /// The file.
     pub file: PathBuf,
     /// The line in it, from 1; 0 for what follows its last line.
     pub line: u64,
-    /// What is wrong, with the numbers (`seq`) of the lines concerned.
+    /// The problem, with the numbers (`seq`) of the lines.
     pub message: String,
 }
 
-/// Kinds of findings, and below them of remarks.
+/// Kinds of findings, then of remarks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// The line is not as it was written.
+pub enum FindingKind {
+    /// The line was changed.
     Changed,
     /// Lines are not there.
     Missing,
-    /// The line stands in the wrong place.
+    /// The line is at the wrong position.
     Moved,
     /// The line was not written by this trail.
     Foreign,
     /// The checkpoint's signature is not by the given key.
     Signature,
-    /// The checkpoint was not made in its time, but by somebody who had the state folder later.
+    /// The checkpoint was made later, by somebody who had the state folder.
     Seal,
     /// The trail ends too early.
     CutOff,
-    /// A start did not find the trail as it was left.
+    /// A start found the trail changed.
     Broken,
     /// Lines of an older hsmux, without a chain.
     Unchained,
@@ -89,32 +89,32 @@ pub enum Kind {
     Torn,
     /// A run did not end in order.
     Unclean,
-    /// Lines were lost, as the trail says itself.
+    /// Lines were lost, by the trail's own account.
     Lost,
     /// The last lines are not signed yet.
     Unsigned,
 }
 
-impl Report {
-    pub(super) fn find(&mut self, finding: Finding) {
+impl VerificationReport {
+    pub(super) fn find(&mut self, finding: AuditFinding) {
         self.findings_total += 1;
-        self.verdict = Verdict::Altered;
-        if self.findings.len() < LISTED {
+        self.verdict = TrailVerdict::Altered;
+        if self.findings.len() < MAX_LISTED {
             self.findings.push(finding);
         }
     }
 
-    pub(super) fn remark(&mut self, remark: Finding) {
-        if self.verdict == Verdict::Whole {
-            self.verdict = Verdict::Remarks;
+    pub(super) fn remark(&mut self, remark: AuditFinding) {
+        if self.verdict == TrailVerdict::Whole {
+            self.verdict = TrailVerdict::Remarks;
         }
-        if self.remarks.len() < LISTED {
+        if self.remarks.len() < MAX_LISTED {
             self.remarks.push(remark);
         }
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for AuditFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.file.display())?;
         if self.line > 0 {
@@ -124,7 +124,7 @@ impl fmt::Display for Finding {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for VerificationReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for finding in &self.findings {
             writeln!(f, "{finding}")?;
@@ -137,9 +137,9 @@ impl fmt::Display for Report {
             writeln!(f, "{remark}")?;
         }
         let verdict = match self.verdict {
-            Verdict::Whole => "whole",
-            Verdict::Remarks => "whole, as far as that can be proved",
-            Verdict::Altered => "NOT as it was written",
+            TrailVerdict::Whole => "whole",
+            TrailVerdict::Remarks => "whole, as far as that can be proved",
+            TrailVerdict::Altered => "NOT as it was written",
         };
         write!(f, "the trail is {verdict}")?;
         if let (Some(first), Some(last)) = (self.first, self.last) {

@@ -2,28 +2,28 @@
 
 use sha2::{Digest, Sha256};
 
-use super::Edge;
-use super::Verifier;
-use super::report::{Finding, Kind};
-use super::walk::Walk;
+use super::TrailVerifier;
+use super::VerifiedEnd;
+use super::line_check::LineCheck;
+use super::report::{AuditFinding, FindingKind};
 use crate::chain::{Epoch, hmac};
-use crate::line::{self, Checkpoint, Mac, Parsed, Torn, Why};
+use crate::line::{self, Checkpoint, CheckpointReason, Mac, ParsedLine, TornLine};
 
 /// A line that waits for its checkpoint.
-pub struct Held {
-    /// Its file, as the report lists them.
+pub struct UncheckedLine {
+    /// Its file, as an index in the report.
     pub file: usize,
     /// Its line there, from 1.
     pub line: u64,
     pub text: Vec<u8>,
-    /// Whether its newline is missing.
+    /// True if its newline is missing.
     pub broken_off: bool,
-    /// `None` for what has not the form of a line.
-    pub parsed: Option<Parsed>,
+    /// `None` if it does not have the form of a line.
+    pub parsed: Option<ParsedLine>,
 }
 
-impl Verifier {
-    /// The last of the lines held is a checkpoint: all are looked at, and the next ones begin there.
+impl TrailVerifier {
+    /// Checks the lines up to a checkpoint, the last one held; the next segment begins there.
     pub(super) fn close(&mut self) {
         let mut held = std::mem::take(&mut self.held);
         let Some(last) = held.pop() else {
@@ -35,10 +35,14 @@ impl Verifier {
         let checkpoint = checkpoint.clone();
         let mac = self.signed(&last, &checkpoint);
         self.say_found(&mut held, &last, &checkpoint);
-        let begins = held.is_empty() && matches!(checkpoint.why, Why::Start | Why::Open);
+        let begins = held.is_empty()
+            && matches!(
+                checkpoint.why,
+                CheckpointReason::Start | CheckpointReason::Open
+            );
         if self.edge.is_none() && !begins {
             let message = "the beginning of the file is missing".into();
-            self.find(Kind::Missing, held.first().unwrap_or(&last), message);
+            self.find(FindingKind::Missing, held.first().unwrap_or(&last), message);
         }
         let edge = self.edge.clone();
         let skips = edge
@@ -46,9 +50,9 @@ impl Verifier {
             .is_some_and(|edge| edge.epoch != checkpoint.epoch);
         if skips && mac.is_some() && checkpoint.found.broken.is_none() {
             let message = format!("checkpoints before line {seq} are missing");
-            self.find(Kind::Missing, &last, message);
+            self.find(FindingKind::Missing, &last, message);
         }
-        self.walk(&Walk {
+        self.walk(&LineCheck {
             held: &held,
             edge: edge.as_ref(),
             key: mac.filter(|_| !skips).map(|_| &checkpoint.key),
@@ -57,7 +61,7 @@ impl Verifier {
         });
         self.seen(&last, seq);
         let mac = mac.or_else(|| line::parts(&last.text).map(|parts| parts.mac));
-        self.edge = mac.map(|mac| Edge {
+        self.edge = mac.map(|mac| VerifiedEnd {
             seq,
             mac,
             epoch: checkpoint.epoch + 1,
@@ -73,7 +77,7 @@ impl Verifier {
             let message = "the last line was not written to its end: the daemon, or the machine, \
                            ended while it wrote; the next start notes it"
                 .into();
-            self.remark(Kind::Torn, &last, message);
+            self.remark(FindingKind::Torn, &last, message);
         }
         let (Some(first), Some(last)) = (held.first(), held.last()) else {
             return;
@@ -86,9 +90,9 @@ impl Verifier {
             let message = format!(
                 "{count} lines from here on are not signed: no checkpoint comes after them"
             );
-            self.remark(Kind::Unsigned, first, message);
+            self.remark(FindingKind::Unsigned, first, message);
         }
-        self.walk(&Walk {
+        self.walk(&LineCheck {
             held: &held,
             edge: edge.as_ref(),
             key: lines.as_deref(),
@@ -98,7 +102,7 @@ impl Verifier {
     }
 
     /// The checkpoint's MAC, if its signature is good.
-    fn signed(&mut self, last: &Held, checkpoint: &Checkpoint) -> Option<Mac> {
+    fn signed(&mut self, last: &UncheckedLine, checkpoint: &Checkpoint) -> Option<Mac> {
         let parts = line::parts(&last.text)?;
         let own = hmac(&checkpoint.key, &[&checkpoint.prev, parts.body]);
         let signed = parts.signed.as_ref().filter(|signed| {
@@ -114,7 +118,7 @@ impl Verifier {
                 "line {seq} is a checkpoint that the given key has not signed: it was changed, or \
                  another key signs this trail; it and the lines since the one before are not proved"
             );
-            self.find(Kind::Signature, last, message);
+            self.find(FindingKind::Signature, last, message);
             return None;
         };
         let epoch = self.epoch(checkpoint.epoch);
@@ -125,15 +129,20 @@ impl Verifier {
                 "line {seq} is a checkpoint with a good signature and a wrong seal: who made it had \
                  the key that signs, but not the secret of that time"
             );
-            self.find(Kind::Seal, last, message);
+            self.find(FindingKind::Seal, last, message);
         }
         self.report.checkpoints += 1;
         self.report.signed_to = Some(seq);
         Some(parts.mac)
     }
 
-    /// What the checkpoint of a start says of the run before.
-    fn say_found(&mut self, held: &mut Vec<Held>, last: &Held, checkpoint: &Checkpoint) {
+    /// Checks what the checkpoint of a start says of the run before.
+    fn say_found(
+        &mut self,
+        held: &mut Vec<UncheckedLine>,
+        last: &UncheckedLine,
+        checkpoint: &Checkpoint,
+    ) {
         let found = &checkpoint.found;
         if let Some(torn) = &found.torn
             && let Some(line) = held.pop_if(|line| is(line, torn))
@@ -141,7 +150,7 @@ impl Verifier {
             let message =
                 "not written to its end: the daemon, or the machine, ended while it wrote"
                     .to_owned();
-            self.remark(Kind::Torn, &line, message);
+            self.remark(FindingKind::Torn, &line, message);
         }
         if found.unclean {
             let message = format!(
@@ -149,15 +158,15 @@ impl Verifier {
                  lost, and whether they were cut off cannot be told",
                 last.seq().saturating_sub(1)
             );
-            self.remark(Kind::Unclean, last, message);
+            self.remark(FindingKind::Unclean, last, message);
         }
         if let Some(broken) = &found.broken {
             let message = format!("the daemon did not find the trail as it was left: {broken}");
-            self.find(Kind::Broken, last, message);
+            self.find(FindingKind::Broken, last, message);
         }
     }
 
-    pub(super) fn seen(&mut self, line: &Held, seq: u64) {
+    pub(super) fn seen(&mut self, line: &UncheckedLine, seq: u64) {
         if self.known.head.as_ref().is_some_and(|head| head.seq == seq) {
             self.head = line::parts(&line.text).map(|parts| parts.mac);
         }
@@ -167,7 +176,7 @@ impl Verifier {
         }
     }
 
-    /// The secret of an epoch, where one of it or before it is known.
+    /// The secret of an epoch, if that of an earlier or the same one is known.
     fn epoch(&mut self, number: u64) -> Option<Epoch> {
         let known = self.secret.as_ref().and_then(|epoch| epoch.at(number));
         if known.is_some() {
@@ -176,18 +185,18 @@ impl Verifier {
         known
     }
 
-    pub(super) fn find(&mut self, kind: Kind, at: &Held, message: String) {
+    pub(super) fn find(&mut self, kind: FindingKind, at: &UncheckedLine, message: String) {
         let finding = self.finding(kind, at, message);
         self.report.find(finding);
     }
 
-    pub(super) fn remark(&mut self, kind: Kind, at: &Held, message: String) {
+    pub(super) fn remark(&mut self, kind: FindingKind, at: &UncheckedLine, message: String) {
         let remark = self.finding(kind, at, message);
         self.report.remark(remark);
     }
 
-    fn finding(&self, kind: Kind, at: &Held, message: String) -> Finding {
-        Finding {
+    fn finding(&self, kind: FindingKind, at: &UncheckedLine, message: String) -> AuditFinding {
+        AuditFinding {
             kind,
             file: self.report.files[at.file].clone(),
             line: at.line,
@@ -196,7 +205,7 @@ impl Verifier {
     }
 }
 
-impl Held {
+impl UncheckedLine {
     pub fn seq(&self) -> u64 {
         self.parsed.as_ref().map_or(0, |parsed| parsed.seq)
     }
@@ -207,8 +216,8 @@ impl Held {
     }
 }
 
-/// Whether this is what a start found of a line.
-fn is(line: &Held, torn: &Torn) -> bool {
+/// True if this is the torn line that a start found.
+fn is(line: &UncheckedLine, torn: &TornLine) -> bool {
     let digest: Mac = Sha256::digest(&line.text).into();
     line.text.len() as u64 == torn.bytes && digest == torn.sha256
 }

@@ -1,4 +1,4 @@
-//! Trails in memory, and what can be done to them.
+//! Trails in memory, and changes to them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,16 +7,16 @@ use std::time::SystemTime;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{Kind, Known, Report, Verdict, verify};
+use super::{FindingKind, TrailVerdict, TrustAnchors, VerificationReport, verify};
+use crate::audit_folder::Head;
 use crate::chain::{Chain, Epoch};
-use crate::keys::{SealKey, Signer};
-use crate::line::{Found, Why};
-use crate::state::Head;
+use crate::keys::{CheckpointSigner, SealKey};
+use crate::line::{CheckpointReason, StartFindings};
 
 /// A trail of two files, whose last lines no checkpoint has signed.
-struct Written {
+struct TestTrail {
     lines: Vec<Vec<u8>>,
-    /// Where the second file begins.
+    /// The first line of the second file.
     second: usize,
     first_epoch: Epoch,
     last_epoch: Epoch,
@@ -25,14 +25,14 @@ struct Written {
 
 const SECRET: [u8; 32] = [9; 32];
 
-fn write(tail: usize) -> Written {
-    let signer = Signer::new(&SECRET);
+fn write(tail: usize) -> TestTrail {
+    let signer = CheckpointSigner::new(&SECRET);
     let first_epoch = Epoch::first().unwrap();
     let mut chain = Chain::after(0, [0; 32], first_epoch.clone());
     let mut block = Vec::new();
     let mut second = 0;
     let checkpoint = |chain: &mut Chain, why, block: &mut Vec<u8>| {
-        chain.checkpoint(&signer, why, Found::default(), block);
+        chain.checkpoint(&signer, why, StartFindings::default(), block);
     };
     let add = |chain: &mut Chain, count: usize, block: &mut Vec<u8>| {
         for n in 0..count {
@@ -41,18 +41,22 @@ fn write(tail: usize) -> Written {
         }
     };
     for (file, segments) in [[3, 4], [5, 1]].into_iter().enumerate() {
-        let why = if file == 0 { Why::Start } else { Why::Open };
+        let why = if file == 0 {
+            CheckpointReason::Start
+        } else {
+            CheckpointReason::Open
+        };
         if file == 1 {
             second = chain.seq as usize;
         }
         checkpoint(&mut chain, why, &mut block);
         for lines in segments {
             add(&mut chain, lines, &mut block);
-            checkpoint(&mut chain, Why::Time, &mut block);
+            checkpoint(&mut chain, CheckpointReason::Time, &mut block);
         }
     }
     add(&mut chain, tail, &mut block);
-    Written {
+    TestTrail {
         lines: block
             .split_inclusive(|byte| *byte == b'\n')
             .map(<[u8]>::to_vec)
@@ -67,21 +71,21 @@ fn write(tail: usize) -> Written {
     }
 }
 
-impl Written {
-    fn known(&self) -> Known {
-        Known {
-            keys: vec![Signer::new(&SECRET).public()],
+impl TestTrail {
+    fn known(&self) -> TrustAnchors {
+        TrustAnchors {
+            keys: vec![CheckpointSigner::new(&SECRET).public()],
             seal: Some(SealKey(self.last_epoch.clone())),
             head: Some(self.head.clone()),
             running: false,
         }
     }
 
-    fn verify(&self) -> Report {
+    fn verify(&self) -> VerificationReport {
         self.verify_with(self.known())
     }
 
-    fn verify_with(&self, known: Known) -> Report {
+    fn verify_with(&self, known: TrustAnchors) -> VerificationReport {
         let second = self.second.min(self.lines.len());
         look_at(
             &[self.lines[..second].concat(), self.lines[second..].concat()],
@@ -90,7 +94,7 @@ impl Written {
     }
 }
 
-fn look_at(texts: &[Vec<u8>], known: Known) -> Report {
+fn look_at(texts: &[Vec<u8>], known: TrustAnchors) -> VerificationReport {
     let folder = tempfile::tempdir().unwrap();
     let files: Vec<PathBuf> = (0..texts.len())
         .map(|n| folder.path().join(n.to_string()))
@@ -101,7 +105,7 @@ fn look_at(texts: &[Vec<u8>], known: Known) -> Report {
     verify(&files, known, &|_| ()).unwrap()
 }
 
-fn kinds(report: &Report) -> Vec<Kind> {
+fn kinds(report: &VerificationReport) -> Vec<FindingKind> {
     report.findings.iter().map(|finding| finding.kind).collect()
 }
 
@@ -109,7 +113,7 @@ fn kinds(report: &Report) -> Vec<Kind> {
 fn a_trail_as_it_was_written_is_whole() {
     let written = write(2);
     let report = written.verify();
-    assert_eq!(report.verdict, Verdict::Whole, "{report}");
+    assert_eq!(report.verdict, TrailVerdict::Whole, "{report}");
     assert_eq!(
         (report.first, report.last),
         (Some(1), Some(written.head.seq))
@@ -123,32 +127,32 @@ fn files_are_taken_in_the_order_of_their_lines() {
     let written = write(2);
     let (first, second) = written.lines.split_at(written.second);
     let report = look_at(&[second.concat(), first.concat()], written.known());
-    assert_eq!(report.verdict, Verdict::Whole, "{report}");
+    assert_eq!(report.verdict, TrailVerdict::Whole, "{report}");
     // A later file alone, with its own beginning.
     let report = look_at(&[second.concat()], written.known());
-    assert_eq!(report.verdict, Verdict::Whole, "{report}");
+    assert_eq!(report.verdict, TrailVerdict::Whole, "{report}");
     assert_eq!(report.first, Some(written.second as u64 + 1));
 }
 
 #[test]
 fn with_the_public_key_alone_all_but_the_last_lines_are_proved() {
     let mut written = write(2);
-    let public = || Known {
-        keys: vec![Signer::new(&SECRET).public()],
-        ..Known::default()
+    let public = || TrustAnchors {
+        keys: vec![CheckpointSigner::new(&SECRET).public()],
+        ..TrustAnchors::default()
     };
     let report = written.verify_with(public());
-    assert_eq!(report.verdict, Verdict::Remarks, "{report}");
-    assert_eq!(report.remarks[0].kind, Kind::Unsigned);
+    assert_eq!(report.verdict, TrailVerdict::Remarks, "{report}");
+    assert_eq!(report.remarks[0].kind, FindingKind::Unsigned);
     let at = written.lines.len() - 4;
     change(&mut written.lines[at], "00ff", "00fe");
     let report = written.verify_with(public());
-    assert_eq!(kinds(&report), [Kind::Changed], "{report}");
-    let other = Known {
-        keys: vec![Signer::new(&[1; 32]).public()],
-        ..Known::default()
+    assert_eq!(kinds(&report), [FindingKind::Changed], "{report}");
+    let other = TrustAnchors {
+        keys: vec![CheckpointSigner::new(&[1; 32]).public()],
+        ..TrustAnchors::default()
     };
-    assert!(kinds(&write(0).verify_with(other)).contains(&Kind::Signature));
+    assert!(kinds(&write(0).verify_with(other)).contains(&FindingKind::Signature));
 }
 
 fn change(line: &mut Vec<u8>, from: &str, to: &str) {
@@ -160,60 +164,65 @@ fn change(line: &mut Vec<u8>, from: &str, to: &str) {
 #[test]
 fn what_is_wrong_has_its_line_and_nothing_else_has() {
     // Lines 2 to 4 lie between the first two checkpoints, 1 and 5.
-    type Act = fn(&mut Written);
-    let cases: &[(Act, Kind, u64, &str)] = &[
+    type Act = fn(&mut TestTrail);
+    let cases: &[(Act, FindingKind, u64, &str)] = &[
         (
             |w| change(&mut w.lines[2], "00ff", "00fe"),
-            Kind::Changed,
+            FindingKind::Changed,
             3,
             "line 3 was changed",
         ),
         (
             |w| change(&mut w.lines[2], "\"seq\":3", "\"seq\":9"),
-            Kind::Changed,
+            FindingKind::Changed,
             3,
             "line 3 was",
         ),
         (
             |w| change(&mut w.lines[2], "{\"v\"", "{'v'"),
-            Kind::Changed,
+            FindingKind::Changed,
             3,
             "no line any more",
         ),
         (
             |w| drop(w.lines.remove(2)),
-            Kind::Missing,
+            FindingKind::Missing,
             3,
             "line 3 is missing",
         ),
         (
             |w| drop(w.lines.drain(1..4)),
-            Kind::Missing,
+            FindingKind::Missing,
             2,
             "lines 2 to 4 are missing",
         ),
-        (|w| w.lines.swap(1, 3), Kind::Moved, 3, "stands after"),
+        (
+            |w| w.lines.swap(1, 3),
+            FindingKind::Moved,
+            3,
+            "stands after",
+        ),
         (
             |w| w.lines.insert(2, w.lines[1].clone()),
-            Kind::Foreign,
+            FindingKind::Foreign,
             3,
             "again",
         ),
         (
             |w| w.lines.insert(2, b"{}\n".to_vec()),
-            Kind::Foreign,
+            FindingKind::Foreign,
             3,
             "not a line",
         ),
         (
             |w| change(&mut w.lines[4], "\"why\":\"time\"", "\"why\":\"stop\""),
-            Kind::Signature,
+            FindingKind::Signature,
             5,
             "line 5",
         ),
         (
             |w| w.lines.truncate(w.lines.len() - 1),
-            Kind::CutOff,
+            FindingKind::CutOff,
             0,
             "lines 21 to 21",
         ),
@@ -232,7 +241,7 @@ fn what_is_wrong_has_its_line_and_nothing_else_has() {
     }
 }
 
-/// Its MAC has a key that is not disclosed then, and the lines after it follow it all the same.
+/// Its MAC has a key that is not disclosed at that point, although the lines after it follow it.
 #[test]
 fn a_checkpoint_that_is_made_a_line_like_others_is_found() {
     for tail in [0, 2] {
@@ -241,11 +250,11 @@ fn a_checkpoint_that_is_made_a_line_like_others_is_found() {
         let text = String::from_utf8(written.lines[checkpoint].clone()).unwrap();
         written.lines[checkpoint] = text.replace("\"checkpoint\"", "\"che_kpoint\"").into();
         let report = written.verify();
-        assert_eq!(report.verdict, Verdict::Altered, "{report}");
+        assert_eq!(report.verdict, TrailVerdict::Altered, "{report}");
     }
 }
 
-/// The key of a segment is disclosed: whoever makes its MACs anew still meets the signature.
+/// The key of a segment is disclosed: new MACs made with it still meet the signature.
 #[test]
 fn a_segment_that_is_made_anew_does_not_lead_to_its_checkpoint() {
     let mut written = write(0);
@@ -264,18 +273,18 @@ fn a_segment_that_is_made_anew_does_not_lead_to_its_checkpoint() {
         written.lines[at] = line;
     }
     let report = written.verify();
-    assert_eq!(kinds(&report), [Kind::Changed], "{report}");
+    assert_eq!(kinds(&report), [FindingKind::Changed], "{report}");
     assert!(
         report.findings[0].message.contains("lines 2 to 4"),
         "{report}"
     );
 }
 
-/// Whoever gets the state folder can sign, but cannot make the seals of the past.
+/// A thief of the state folder can sign, but cannot make the seals of the past.
 #[test]
 fn a_thief_of_the_state_folder_cannot_write_the_past_anew() {
     let written = write(0);
-    let signer = Signer::new(&SECRET);
+    let signer = CheckpointSigner::new(&SECRET);
     let stolen = written.last_epoch.secret.clone();
     let mut epoch = Epoch {
         number: 0,
@@ -283,22 +292,26 @@ fn a_thief_of_the_state_folder_cannot_write_the_past_anew() {
     };
     let mut forged = Vec::new();
     let mut chain = Chain::after(0, [0; 32], epoch.clone());
-    for why in [Why::Start, Why::Time, Why::Stop] {
-        chain.checkpoint(&signer, why, Found::default(), &mut forged);
+    for why in [
+        CheckpointReason::Start,
+        CheckpointReason::Time,
+        CheckpointReason::Stop,
+    ] {
+        chain.checkpoint(&signer, why, StartFindings::default(), &mut forged);
         epoch = epoch.next();
     }
-    let known = |seal| Known {
+    let known = |seal| TrustAnchors {
         keys: vec![signer.public()],
         seal,
-        ..Known::default()
+        ..TrustAnchors::default()
     };
     let alone = look_at(std::slice::from_ref(&forged), known(None));
-    assert_eq!(alone.verdict, Verdict::Whole, "{alone}");
+    assert_eq!(alone.verdict, TrailVerdict::Whole, "{alone}");
     let first = SealKey(written.first_epoch.clone());
     let report = look_at(std::slice::from_ref(&forged), known(Some(first.clone())));
-    assert_eq!(kinds(&report), [Kind::Seal; 3], "{report}");
+    assert_eq!(kinds(&report), [FindingKind::Seal; 3], "{report}");
     let report = written.verify_with(known(Some(first)));
-    assert_eq!(report.verdict, Verdict::Whole, "{report}");
+    assert_eq!(report.verdict, TrailVerdict::Whole, "{report}");
 }
 
 #[test]
@@ -308,14 +321,14 @@ fn lines_of_an_older_hsmux_are_not_proved() {
     written.lines.insert(0, old.to_vec());
     written.second += 1;
     let report = written.verify();
-    assert_eq!(report.verdict, Verdict::Remarks, "{report}");
-    assert_eq!(report.remarks[0].kind, Kind::Unchained);
-    // Before a later file they are somebody else's.
+    assert_eq!(report.verdict, TrailVerdict::Remarks, "{report}");
+    assert_eq!(report.remarks[0].kind, FindingKind::Unchained);
+    // Before a later file they are foreign.
     let report = look_at(
         &[written.lines[written.second - 1..].concat()],
         written.known(),
     );
-    assert_eq!(report.verdict, Verdict::Altered, "{report}");
+    assert_eq!(report.verdict, TrailVerdict::Altered, "{report}");
 }
 
 proptest! {
@@ -330,7 +343,7 @@ proptest! {
         prop_assume!(written.lines[line][at] != to);
         written.lines[line][at] = to;
         let report = written.verify();
-        prop_assert_eq!(report.verdict, Verdict::Altered, "{}", report);
+        prop_assert_eq!(report.verdict, TrailVerdict::Altered, "{}", report);
     }
 
     #[test]
@@ -338,12 +351,12 @@ proptest! {
         let mut written = write(2);
         let from = from.index(written.lines.len());
         let to = (from + count).min(written.lines.len());
-        // The first file may be gone as a whole: there may always be older ones.
+        // The first file may be missing as a whole: older files are optional.
         prop_assume!(!(from == 0 && to >= written.second));
         written.lines.drain(from..to);
         written.second -= written.second.min(to).saturating_sub(from);
         let report = written.verify();
-        prop_assert_eq!(report.verdict, Verdict::Altered, "{}", report);
+        prop_assert_eq!(report.verdict, TrailVerdict::Altered, "{}", report);
     }
 
     #[test]
@@ -355,7 +368,7 @@ proptest! {
         let line = written.lines.remove(from);
         written.lines.insert(to, line);
         let report = written.verify();
-        prop_assert_eq!(report.verdict, Verdict::Altered, "{}", report);
+        prop_assert_eq!(report.verdict, TrailVerdict::Altered, "{}", report);
     }
 
     #[test]
@@ -364,25 +377,25 @@ proptest! {
         let line = written.lines[from.index(written.lines.len())].clone();
         written.lines.insert(to.index(written.lines.len()), line);
         let report = written.verify();
-        prop_assert_eq!(report.verdict, Verdict::Altered, "{}", report);
+        prop_assert_eq!(report.verdict, TrailVerdict::Altered, "{}", report);
     }
 
-    /// Also between two lines, and at a checkpoint: the state folder knows better.
+    /// Also between two lines, and at a checkpoint: the state folder has the head.
     #[test]
     fn any_cut_is_found(keep: prop::sample::Index) {
         let written = write(2);
         let text = written.lines.concat();
         let cut = keep.index(text.len());
         let report = look_at(&[text[..cut].to_vec()], written.known());
-        prop_assert_eq!(report.verdict, Verdict::Altered, "{}", report);
+        prop_assert_eq!(report.verdict, TrailVerdict::Altered, "{}", report);
     }
 
-    /// Nothing that a file may hold makes it panic.
+    /// No content of a file makes it panic.
     #[test]
     fn any_bytes_are_read(text: Vec<u8>, at: prop::sample::Index) {
         let mut all = write(1).lines.concat();
         let at = at.index(all.len());
         all.splice(at..at, text);
-        look_at(&[all], Known::default());
+        look_at(&[all], TrustAnchors::default());
     }
 }

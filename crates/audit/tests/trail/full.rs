@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use hsmux_audit::verify::Kind;
+use hsmux_audit::verify::FindingKind;
 use hsmux_audit::{OnFailure, Trail};
 use hsmux_token::ck;
 
@@ -26,7 +26,7 @@ fn a_full_disk_stops_key_use_until_there_is_room_and_no_line_is_lost() {
     let refused = trail.admit().unwrap_err();
     assert_eq!(refused.to_rv(), ck::CKR_DEVICE_MEMORY);
     assert!(refused.to_string().contains("No space left"), "{refused}");
-    // What ran already when it became full, an act that was done, and one that is not.
+    // A use that ran when the disk became full, a completed act, and one that is not done.
     trail.record(key_use("running"));
     assert!(trail.commit(act("done")).is_err());
     assert!(trail.announce(act("not done")).is_err());
@@ -72,7 +72,7 @@ fn or_it_does_not_and_lost_lines_are_counted() {
     assert!(lines.iter().any(|line| line["act"] == "done"));
     assert!(!lines.iter().any(|line| line["act"] == "not done"));
     let report = rig.verify(&["audit.log", "audit.log.1"]);
-    assert_eq!(remarks(&report), [Kind::Lost], "{report}");
+    assert_eq!(remarks(&report), [FindingKind::Lost], "{report}");
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hsmux_audit::verify::{Kind, Known, Report, Verdict, verify};
-use hsmux_audit::{Actor, Event, Keeper, OnFailure, Settings, Trail};
+use hsmux_audit::verify::{FindingKind, TrailVerdict, TrustAnchors, VerificationReport, verify};
+use hsmux_audit::{Actor, AuditFolder, Event, OnFailure, Settings, Trail};
 use serde_json::{Map, Value};
 
 /// A trail in a temporary folder.
@@ -37,12 +37,12 @@ impl Rig {
         self.folder.path().join(name)
     }
 
-    /// What a crash of the machine would leave, had it happened now.
+    /// The files that a crash of the machine would leave now.
     pub fn crash(&self) -> Self {
         let copy = Self::new();
         fs::create_dir(copy.path("audit")).unwrap();
         until("the first checkpoint is kept", || {
-            let head = Keeper::of(&self.settings.state).head().unwrap();
+            let head = AuditFolder::of(&self.settings.state).head().unwrap();
             head.is_some_and(|head| head.seq > 0)
         });
         for name in ["audit.log", "audit/signing.key", "audit/head.json"] {
@@ -55,17 +55,17 @@ impl Rig {
         copy
     }
 
-    pub fn known(&self) -> Known {
-        let keeper = Keeper::of(&self.settings.state);
-        Known {
-            keys: vec![keeper.public_key().unwrap()],
-            seal: Some(keeper.seal_key().unwrap()),
-            head: keeper.head().unwrap(),
+    pub fn known(&self) -> TrustAnchors {
+        let folder = AuditFolder::of(&self.settings.state);
+        TrustAnchors {
+            keys: vec![folder.public_key().unwrap()],
+            seal: Some(folder.seal_key().unwrap()),
+            head: folder.head().unwrap(),
             running: false,
         }
     }
 
-    pub fn verify(&self, names: &[&str]) -> Report {
+    pub fn verify(&self, names: &[&str]) -> VerificationReport {
         let files: Vec<_> = names.iter().map(|name| self.path(name)).collect();
         verify(&files, self.known(), &|_| ()).unwrap()
     }
@@ -108,11 +108,11 @@ pub fn until(what: &str, reached: impl Fn() -> bool) {
 }
 
 #[track_caller]
-pub fn is_whole(report: &Report) {
-    assert_eq!(report.verdict, Verdict::Whole, "{report}");
+pub fn is_whole(report: &VerificationReport) {
+    assert_eq!(report.verdict, TrailVerdict::Whole, "{report}");
 }
 
-pub fn remarks(report: &Report) -> Vec<Kind> {
-    assert_eq!(report.verdict, Verdict::Remarks, "{report}");
+pub fn remarks(report: &VerificationReport) -> Vec<FindingKind> {
+    assert_eq!(report.verdict, TrailVerdict::Remarks, "{report}");
     report.remarks.iter().map(|remark| remark.kind).collect()
 }

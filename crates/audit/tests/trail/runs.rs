@@ -1,4 +1,4 @@
-//! What is written, rotated, broken off, taken away.
+//! Trails that are written, rotated, torn, and removed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use hsmux_audit::verify::{Kind, Known, Verdict, verify};
+use hsmux_audit::verify::{FindingKind, TrailVerdict, TrustAnchors, verify};
 use hsmux_audit::{Actor, Event, Trail};
 use serde_json::Value;
 
@@ -138,10 +138,10 @@ fn rotated_files_follow_each_other() {
     is_whole(&rig.verify(&["audit.log", "audit.log.1", "audit.log.2"]));
     is_whole(&rig.verify(&["audit.log", "audit.log.1"]));
     let report = rig.verify(&["audit.log", "audit.log.2"]);
-    assert_eq!(report.findings[0].kind, Kind::Missing, "{report}");
+    assert_eq!(report.findings[0].kind, FindingKind::Missing, "{report}");
 }
 
-/// Rotated between two runs, so that the end of the chain is in a file of another name.
+/// A rotation between two runs: the end of the chain is in a file of another name.
 #[test]
 fn a_rotation_without_anybody_is_followed_also_after_a_crash() {
     let rig = Rig::new();
@@ -152,7 +152,7 @@ fn a_rotation_without_anybody_is_followed_also_after_a_crash() {
     fs::rename(crashed.path("audit.log"), crashed.path("audit.log.1")).unwrap();
     crashed.open().commit(act("two")).unwrap();
     let report = crashed.verify(&["audit.log", "audit.log.1"]);
-    assert_eq!(remarks(&report), [Kind::Unclean], "{report}");
+    assert_eq!(remarks(&report), [FindingKind::Unclean], "{report}");
 }
 
 #[test]
@@ -165,18 +165,28 @@ fn a_line_torn_by_a_crash_is_sealed_and_is_no_tampering() {
     let mut text = fs::read(crashed.path("audit.log")).unwrap();
     text.extend_from_slice(b"{\"v\":1,\"seq\":3,\"ti");
     fs::write(crashed.path("audit.log"), &text).unwrap();
-    assert_eq!(remarks(&crashed.verify(&["audit.log"])), [Kind::Torn]);
+    assert_eq!(
+        remarks(&crashed.verify(&["audit.log"])),
+        [FindingKind::Torn]
+    );
     crashed.open().commit(act("two")).unwrap();
     let report = crashed.verify(&["audit.log"]);
-    assert_eq!(remarks(&report), [Kind::Torn, Kind::Unclean], "{report}");
+    assert_eq!(
+        remarks(&report),
+        [FindingKind::Torn, FindingKind::Unclean],
+        "{report}"
+    );
     assert!(
         report.remarks[1].message.contains("cannot be told"),
         "{report}"
     );
-    // What is left of the line may not be touched either.
+    // The rest of the torn line must not change either.
     let text = fs::read_to_string(crashed.path("audit.log")).unwrap();
     fs::write(crashed.path("audit.log"), text.replace("\"ti\n", "\"tu\n")).unwrap();
-    assert_eq!(crashed.verify(&["audit.log"]).verdict, Verdict::Altered);
+    assert_eq!(
+        crashed.verify(&["audit.log"]).verdict,
+        TrailVerdict::Altered
+    );
 }
 
 /// Between the checkpoint's line and the state folder's word of it: the next start finds the line.
@@ -207,7 +217,11 @@ fn what_was_done_to_the_trail_between_two_runs_is_found() {
     rig.open().commit(act("two")).unwrap();
     let report = rig.verify(&["audit.log"]);
     let kinds: Vec<_> = report.findings.iter().map(|finding| finding.kind).collect();
-    assert_eq!(kinds, [Kind::Broken, Kind::Missing], "{report}");
+    assert_eq!(
+        kinds,
+        [FindingKind::Broken, FindingKind::Missing],
+        "{report}"
+    );
 }
 
 /// A trail that somebody takes away is begun again, and what went with it is missed.
@@ -241,17 +255,17 @@ fn a_trail_without_its_state_begins_anew_and_says_so() {
         report
             .findings
             .iter()
-            .any(|finding| finding.kind == Kind::Broken),
+            .any(|finding| finding.kind == FindingKind::Broken),
         "{report}"
     );
     assert_no_panic_on(&rig.path("audit.log"));
 }
 
 fn assert_no_panic_on(file: &Path) {
-    let report = verify(&[file.to_owned()], Known::default(), &|_| ()).unwrap();
+    let report = verify(&[file.to_owned()], TrustAnchors::default(), &|_| ()).unwrap();
     assert_eq!(
         report.verdict,
-        Verdict::Altered,
+        TrailVerdict::Altered,
         "no key is known: {report}"
     );
 }

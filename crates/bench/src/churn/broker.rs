@@ -1,13 +1,16 @@
 //! A broker in a process of its own, and clients that ask it.
 
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use hsmux_token::{Error, Kind, Result};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use super::child::Child;
+use super::child::{end, is_running};
 use super::meanwhile::meanwhile;
 use super::store::LABEL;
 use super::{Options, Serves};
@@ -21,12 +24,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Broker {
     service: Service,
     asked: http::Options,
-    child: Child,
+    process: BrokerProcess,
 }
 
+/// Its process, which ends with this value.
+struct BrokerProcess(Child);
+
 impl Broker {
-    /// Waits until the key is served.
-    pub(super) fn start(mut child: Child, socket: &Path, options: &Options) -> Result<Self> {
+    /// Starts it, and waits until the key is served.
+    pub(super) fn start(command: &mut Command, socket: &Path, options: &Options) -> Result<Self> {
+        let mut process = BrokerProcess::start(command)?;
         let asked = Self::asked(socket, options);
         let give_up = Instant::now() + PATIENCE;
         loop {
@@ -35,10 +42,10 @@ impl Broker {
                     return Ok(Self {
                         service,
                         asked,
-                        child,
+                        process,
                     });
                 }
-                Err(error) if Instant::now() > give_up || !child.is_running() => {
+                Err(error) if Instant::now() > give_up || !is_running(&mut process.0) => {
                     return Err(error.at("the broker does not serve"));
                 }
                 Err(_) => thread::sleep(Duration::from_millis(50)),
@@ -69,7 +76,32 @@ impl Broker {
 
     /// Its process id; its workers descend from it.
     pub fn id(&self) -> u32 {
-        self.child.id()
+        self.process.0.id()
+    }
+}
+
+impl BrokerProcess {
+    fn start(command: &mut Command) -> Result<Self> {
+        let started = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            // Ctrl+C is for the one who measures.
+            .process_group(0)
+            .spawn();
+        started.map(Self).map_err(|error| {
+            let program = command.get_program().display();
+            Error::pool(Kind::Environment, format!("{program}: {error}"))
+        })
+    }
+}
+
+impl Drop for BrokerProcess {
+    fn drop(&mut self) {
+        // One that has been waited for has no process id any more.
+        if is_running(&mut self.0) {
+            let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
+        }
+        end(&mut self.0);
     }
 }
 

@@ -44,16 +44,6 @@ impl Child {
         Ok(child)
     }
 
-    /// Its process id.
-    pub fn id(&self) -> u32 {
-        self.process.id()
-    }
-
-    /// Whether it still runs.
-    pub fn is_running(&mut self) -> bool {
-        matches!(self.process.try_wait(), Ok(None))
-    }
-
     /// Tells it to do something, and waits for the answer.
     pub fn ask<T: DeserializeOwned>(&mut self, line: &str) -> Result<T> {
         self.tell(line)?;
@@ -83,16 +73,25 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         self.input = None;
-        // It may hang in the module: what it does is of no use to anybody any more.
-        for _ in 0..200 {
-            if !self.is_running() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        end(&mut self.process);
     }
+}
+
+/// Waits for a process that has been told to end. It may hang in the module: then it is killed.
+pub(super) fn end(process: &mut process::Child) {
+    for _ in 0..200 {
+        if !is_running(process) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let _ = process.kill();
+    let _ = process.wait();
+}
+
+/// Whether a process of ours still runs.
+pub(super) fn is_running(process: &mut process::Child) -> bool {
+    matches!(process.try_wait(), Ok(None))
 }
 
 fn lost(error: &dyn std::fmt::Display) -> Error {

@@ -15,7 +15,7 @@ use super::meanwhile::meanwhile;
 use super::store::LABEL;
 use crate::cipher::Cipher;
 
-/// The first argument of hsmux for such a process.
+/// The first argument of hsmux-lab for such a process.
 pub const COMMAND: &str = "bench-part";
 
 /// The label of all keys but the one in use.

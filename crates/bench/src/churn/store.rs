@@ -16,11 +16,20 @@ pub const LABEL: &str = "churn";
 /// The variable that has the token's PIN.
 pub const PIN: &str = "HSMUX_CHURN_PIN";
 
+/// The programs that a measurement starts.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// `hsmux`: it makes tokens, and is the broker.
+    pub hsmux: PathBuf,
+    /// `hsmux-lab`, for [`super::Part`].
+    pub lab: PathBuf,
+}
+
 /// A token, in a folder of its own.
 #[derive(Clone)]
 pub struct Store {
     folder: PathBuf,
-    program: PathBuf,
+    programs: Programs,
     softhsm: PathBuf,
     /// What users of the token load in its place.
     module: PathBuf,
@@ -37,16 +46,21 @@ pub enum Isolation {
 }
 
 impl Store {
-    /// Makes the folder and initialises a token in it. `program` is hsmux, `softhsm` SoftHSM's module.
+    /// Makes the folder and initialises a token in it. `softhsm` is SoftHSM's module.
     ///
     /// `old` is the module that users of the token load in its place: a SoftHSM before 2.4.0, or the
     /// stand-in for one (tests/standin), which forwards to SoftHSM.
-    pub fn new(folder: &Path, program: &Path, softhsm: &Path, old: Option<&Path>) -> Result<Self> {
+    pub fn new(
+        folder: &Path,
+        programs: &Programs,
+        softhsm: &Path,
+        old: Option<&Path>,
+    ) -> Result<Self> {
         let mut pin = [0; 8];
         getrandom::fill(&mut pin).map_err(|e| Error::pool(Kind::Environment, e.to_string()))?;
         let store = Self {
             folder: folder.to_owned(),
-            program: program.to_owned(),
+            programs: programs.clone(),
             softhsm: softhsm.to_owned(),
             module: old.unwrap_or(softhsm).to_owned(),
             pin: u64::from_be_bytes(pin).to_string(),
@@ -72,13 +86,14 @@ impl Store {
 
     fn initialise(&self) -> Result<()> {
         let pin = format!("env:{PIN}");
-        let mut command = self.command();
+        let hsmux = &self.programs.hsmux;
+        let mut command = self.command(hsmux);
         command
             .args(["token", "init", "--label", LABEL])
             .args(["--pin", &pin, "--so-pin", &pin]);
         command.arg("--module").arg(&self.softhsm);
         command.arg("--state").arg(self.state());
-        let done = command.output().map_err(|e| failed(&self.program, &e))?;
+        let done = command.output().map_err(|e| failed(hsmux, &e))?;
         if done.status.success() {
             return Ok(());
         }
@@ -100,8 +115,13 @@ impl Store {
     /// A broker over the token, and what asks it.
     pub fn broker(&self, isolation: Isolation, options: &Options) -> Result<Broker> {
         self.configure(isolation)?;
-        let broker = self.part("broker", &self.module)?;
-        Broker::start(broker, &self.folder.join("broker.sock"), options)
+        let mut command = self.command("setpriv".as_ref());
+        // It ends with this process, also when that is killed.
+        command
+            .args(["--pdeathsig", "TERM", "--"])
+            .arg(&self.programs.hsmux)
+            .args(["broker", "--log", "error"]);
+        Broker::start(&mut command, &self.folder.join("broker.sock"), options)
     }
 
     /// Writes a configuration of a pool of this token; its path.
@@ -152,13 +172,13 @@ pin = {{ file = "{folder}/pin" }}
 
     /// A part of the measurement in a process of its own.
     fn part(&self, part: &str, module: &Path) -> Result<Child> {
-        let mut command = self.command();
+        let mut command = self.command(&self.programs.lab);
         command.args([super::part::COMMAND, part]).arg(module);
         Child::start(command.arg(self.state()))
     }
 
-    fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
         command
             .env(PIN, &self.pin)
             .env("HSMUX_CONFIG", self.folder.join("hsmux.toml"))

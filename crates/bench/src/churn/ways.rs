@@ -4,17 +4,17 @@ use std::path::Path;
 
 use hsmux_token::Result;
 
-use super::{Isolation, Options, Serves, Store, Way};
+use super::{Isolation, Options, Programs, Serves, Store, Way};
 
 /// Keys of a token that nobody changes: as many as the published runs begin with.
 const TWIN: usize = 52;
 
 /// Two ways to the key, the module alone and a broker over it over SoftHSM and, where
 /// it is given, over a module that behaves as SoftHSM did before 2.4.0; each has tokens of its own in
-/// `folder`. `program` is hsmux.
+/// `folder`.
 pub fn ways(
     folder: &Path,
-    program: &Path,
+    programs: &Programs,
     softhsm: &Path,
     old: Option<&Path>,
     isolation: Isolation,
@@ -27,7 +27,7 @@ pub fn ways(
         for over_broker in [false, true] {
             let store = |name: &str| {
                 let folder = folder.join(format!("{}-{name}", ways.len()));
-                Store::new(&folder, program, softhsm, old)
+                Store::new(&folder, programs, softhsm, old)
             };
             let (subject, twin) = (store("subject")?, store("twin")?);
             let serve = |store: &Store| -> Result<Box<dyn Serves>> {

@@ -6,9 +6,9 @@ use x509_cert::der::Decode;
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
-/// What policies may call the owner of a certificate that leads to a trusted root: `fingerprint:` (the
-/// SHA-256 of its DER), `subject:` (RFC 4514, but for an empty one, which would be the name of all that have none), and
-/// `dns:`, `uri:` and `email:` of subjectAltName.
+/// The names of a certificate's owner in policies; the caller has verified the chain. `fingerprint:` is the SHA-256
+/// of the DER. `subject:` is in the form of RFC 4514; an empty subject gets none, since all certificates without a
+/// subject would share it. `dns:`, `uri:` and `email:` come from subjectAltName.
 pub fn identities(der: &[u8]) -> Vec<String> {
     let fingerprint = format!("fingerprint:{}", hex::encode(Sha256::digest(der)));
     let Ok(certificate) = Certificate::from_der(der) else {

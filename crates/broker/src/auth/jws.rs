@@ -1,4 +1,4 @@
-//! Signatures of JSON Web Tokens (RFC 7518, section 3), by the same arithmetic that verifies a token's own.
+//! Signatures of JSON Web Tokens (RFC 7518, section 3), verified by the code that verifies tokens' signatures.
 
 use hsmux_software::PublicKey;
 use hsmux_token::{Attributes, Hash, Mechanism, Params, Pss, ck};
@@ -8,7 +8,7 @@ use jsonwebtoken::jwk::{AlgorithmParameters, Jwk};
 use jsonwebtoken::signature;
 use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind, EncodingKey};
 
-/// Those with a public key. What has none (`none`, HS256) is never looked at.
+/// The algorithms with a public key. The broker never accepts others (`none`, HS256).
 pub const ALGORITHMS: &[Algorithm] = &[
     Algorithm::RS256,
     Algorithm::RS384,
@@ -29,7 +29,7 @@ const P256: &[u8] = &[0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07
 const P384: &[u8] = &[0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x22];
 const ED25519: &[u8] = &[0x06, 0x03, 0x2b, 0x65, 0x70];
 
-/// Has `jsonwebtoken` verify by this file; once is enough.
+/// Makes `jsonwebtoken` verify through this file; further calls do nothing.
 pub fn install() {
     static HERE: CryptoProvider = CryptoProvider {
         signer_factory: nothing_is_signed,
@@ -39,24 +39,24 @@ pub fn install() {
     let _ = HERE.install_default();
 }
 
-/// Whether a key is one half of a pair, and not a secret.
+/// True for one half of a key pair, false for a secret key.
 pub fn is_public(jwk: &Jwk) -> bool {
     !matches!(jwk.algorithm, AlgorithmParameters::OctetKey(_))
 }
 
-struct Verifier {
+struct JwsVerifier {
     algorithm: Algorithm,
     mechanism: Mechanism,
     key: PublicKey,
 }
 
-impl JwtVerifier for Verifier {
+impl JwtVerifier for JwsVerifier {
     fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 }
 
-impl signature::Verifier<Vec<u8>> for Verifier {
+impl signature::Verifier<Vec<u8>> for JwsVerifier {
     fn verify(&self, message: &[u8], signature: &Vec<u8>) -> signature::Result<()> {
         let verified = self.key.verify(&self.mechanism, message, signature);
         verified.map_err(|_| signature::Error::new())
@@ -78,7 +78,7 @@ fn nothing_is_signed(_: &Algorithm, _: &EncodingKey) -> Result<Box<dyn JwtSigner
 fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerifier>, Error> {
     let mechanism = mechanism(*algorithm).ok_or(ErrorKind::InvalidAlgorithm)?;
     let key = public_key(*algorithm, key).ok_or(ErrorKind::InvalidKeyFormat)?;
-    Ok(Box::new(Verifier {
+    Ok(Box::new(JwsVerifier {
         algorithm: *algorithm,
         mechanism,
         key,
@@ -108,7 +108,7 @@ fn mechanism(algorithm: Algorithm) -> Option<Mechanism> {
     })
 }
 
-/// The key, where it is one for the algorithm.
+/// The key, if it fits the algorithm.
 fn public_key(algorithm: Algorithm, key: &DecodingKey) -> Option<PublicKey> {
     let of = |key_type| Attributes::default().with_number(ck::CKA_KEY_TYPE, key_type);
     let on_curve = |key_type, curve: &[u8], point: &[u8]| {

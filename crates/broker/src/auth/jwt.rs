@@ -1,4 +1,4 @@
-//! JSON Web Tokens (RFC 7519): an issuer says who the client is, and signs it.
+//! JSON Web Tokens (RFC 7519): an issuer names the client, and signs that.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -15,33 +15,33 @@ use sha2::{Digest, Sha256};
 
 use super::{Lifetime, TokenOwner, jws};
 
-/// An issuer whose tokens let clients in.
+/// An issuer whose tokens are accepted.
 pub struct Issuer {
     settings: Jwt,
     keys: Vec<(Jwk, DecodingKey)>,
     /// The hash of the set's text.
     text: [u8; 32],
-    /// Tokens that were found good: a signature is not looked at for each request.
-    known: Mutex<Memory>,
+    /// Verified tokens, to save a verification for each request.
+    known: Mutex<VerifiedTokens>,
 }
 
-/// What there is to say of a token.
-pub enum Verdict {
+/// The result of verifying a token.
+pub enum JwtVerdict {
     Good(TokenOwner),
     Bad,
     /// It names a key that is not in the set.
     UnknownKey,
 }
 
-/// By their hashes. When the newer are half of what there is room for, they become the older, and the older are
-/// forgotten: nobody looks through them, and a new one always finds room.
+/// Verified tokens by their hashes. When the newer half is full it becomes the older half, and the older half is
+/// dropped. This needs no search, and a new token always finds room.
 #[derive(Default)]
-struct Memory {
-    newer: HashMap<[u8; 32], Known>,
-    older: HashMap<[u8; 32], Known>,
+struct VerifiedTokens {
+    newer: HashMap<[u8; 32], VerifiedToken>,
+    older: HashMap<[u8; 32], VerifiedToken>,
 }
 
-struct Known {
+struct VerifiedToken {
     owner: TokenOwner,
     until: SystemTime,
 }
@@ -54,11 +54,11 @@ struct KeySet {
 /// So many good tokens are remembered.
 const MANY: usize = 10_000;
 
-/// By how much its clock may differ from ours.
+/// The accepted difference between the issuer's clock and ours.
 const LEEWAY: Duration = Duration::from_secs(60);
 
-impl Verdict {
-    /// Whose it is, if it is good.
+impl JwtVerdict {
+    /// The owner, if the token is good.
     pub fn owner(self) -> Option<TokenOwner> {
         match self {
             Self::Good(owner) => Some(owner),
@@ -68,7 +68,7 @@ impl Verdict {
 }
 
 impl Issuer {
-    /// An issuer with the public keys of a JWK set (RFC 7517). Those that are no use here are passed over.
+    /// An issuer with the public keys of a JWK set (RFC 7517). Unusable keys are skipped.
     pub fn new(settings: Jwt, text: &[u8]) -> Result<Self, String> {
         jws::install();
         let set: KeySet = serde_json::from_slice(text).map_err(|e| e.to_string())?;
@@ -84,12 +84,13 @@ impl Issuer {
         })
     }
 
-    /// Whether these settings and this text would make the same issuer.
+    /// True if these settings and this text would make the same issuer.
     pub fn is_of(&self, settings: &Jwt, text: &[u8]) -> bool {
         self.settings == *settings && self.text == digest(text)
     }
 
-    /// Whether these settings mean the same issuer at the same server, known by the same roots, however often that is asked.
+    /// True if these settings name the same issuer at the same server with the same roots. The refresh interval does
+    /// not count.
     pub fn is_from(&self, settings: &Jwt) -> bool {
         let place = |of: &Jwt| match &of.keys {
             JwkSet::Url(from) => Some((from.url.clone(), from.ca.clone())),
@@ -103,26 +104,26 @@ impl Issuer {
         here.is_some() && here == there && same == *settings
     }
 
-    /// Whether a text is a JWT at all: three parts, and ours have two.
+    /// True if the text is a JWT: it has three parts. The broker's own tokens have two.
     pub fn is_jwt(token: &str) -> bool {
         token.bytes().filter(|byte| *byte == b'.').count() == 2
     }
 
-    /// The client, where the token was found good before.
+    /// The client, if the token was verified before.
     pub fn known(&self, token: &str) -> Option<TokenOwner> {
         let known = self.known.lock();
         let found = known.get(&digest(token.as_bytes()))?;
         (SystemTime::now() < found.until).then(|| found.owner.clone())
     }
 
-    /// Whether the token is good.
-    pub fn verify(&self, token: &str) -> Verdict {
+    /// Verifies the token.
+    pub fn verify(&self, token: &str) -> JwtVerdict {
         let Some((header, validation)) = self.header(token) else {
-            return Verdict::Bad;
+            return JwtVerdict::Bad;
         };
         let named = |(jwk, _): &&(Jwk, DecodingKey)| is_named(jwk, &header);
         if !self.keys.iter().any(|key| named(&key)) {
-            return Verdict::UnknownKey;
+            return JwtVerdict::UnknownKey;
         }
         let fitting = self.keys.iter().filter(named);
         let mut fitting = fitting.filter(|(jwk, _)| has_algorithm(jwk, &header));
@@ -131,11 +132,11 @@ impl Issuer {
             Some(good.claims)
         });
         let owner = claims.and_then(|claims| self.admit(token, &claims));
-        owner.map_or(Verdict::Bad, Verdict::Good)
+        owner.map_or(JwtVerdict::Bad, JwtVerdict::Good)
     }
 
-    /// What is said of the signature, where that is understood. What is `crit`ical goes beyond that
-    /// (RFC 7515, section 4.1.11).
+    /// The header and how to validate by it; `None` for an unknown algorithm. A header with `crit` is refused: it
+    /// demands extensions that are not implemented (RFC 7515, section 4.1.11).
     fn header(&self, token: &str) -> Option<(Header, Validation)> {
         let (first, _) = token.split_once('.')?;
         let text = URL_SAFE_NO_PAD.decode(first).ok()?;
@@ -145,7 +146,7 @@ impl Issuer {
         (!members.contains_key("crit")).then_some((header, validation))
     }
 
-    /// Who the claims of a good token say that it is.
+    /// The owner that the claims of a verified token name.
     fn admit(&self, token: &str, claims: &Map<String, Value>) -> Option<TokenOwner> {
         let name = claims.get(&self.settings.name)?.as_str()?;
         let expires = claims.get("exp")?.as_f64()?;
@@ -161,7 +162,7 @@ impl Issuer {
                 expires: Some(expires.as_secs()),
             },
         };
-        let known = Known {
+        let known = VerifiedToken {
             owner: owner.clone(),
             until,
         };
@@ -182,18 +183,18 @@ impl Issuer {
         Some(validation)
     }
 
-    fn remember(&self, token: &str, one: Known) {
+    fn remember(&self, token: &str, one: VerifiedToken) {
         let token = digest(token.as_bytes());
         self.known.lock().insert(token, one);
     }
 }
 
-impl Memory {
-    fn get(&self, token: &[u8; 32]) -> Option<&Known> {
+impl VerifiedTokens {
+    fn get(&self, token: &[u8; 32]) -> Option<&VerifiedToken> {
         self.newer.get(token).or_else(|| self.older.get(token))
     }
 
-    fn insert(&mut self, token: [u8; 32], one: Known) {
+    fn insert(&mut self, token: [u8; 32], one: VerifiedToken) {
         if self.newer.len() >= MANY / 2 {
             self.older = std::mem::take(&mut self.newer);
         }
@@ -211,12 +212,12 @@ fn usable(key: Value) -> Option<(Jwk, DecodingKey)> {
     Some((jwk, key))
 }
 
-/// A token names its key, or none.
+/// True if a token names this key, or no key.
 fn is_named(jwk: &Jwk, header: &Header) -> bool {
     header.kid.is_none() || header.kid == jwk.common.key_id
 }
 
-/// A key serves its own algorithm only, where it has one.
+/// True if the key has no algorithm, or this one.
 fn has_algorithm(jwk: &Jwk, header: &Header) -> bool {
     let own = jwk.common.key_algorithm.map(|own| own.to_string());
     own.is_none_or(|own| own == format!("{:?}", header.alg))
@@ -233,9 +234,9 @@ mod tests {
     #[test]
     fn however_many_there_were_a_new_one_is_remembered() {
         let token = |number: usize| digest(&number.to_be_bytes());
-        let mut memory = Memory::default();
+        let mut memory = VerifiedTokens::default();
         for number in 0..3 * MANY {
-            let one = Known {
+            let one = VerifiedToken {
                 owner: TokenOwner {
                     name: "jwt:app".into(),
                     lifetime: Lifetime::default(),

@@ -1,4 +1,4 @@
-//! Who a client is: its token, its JWT, its certificate, its user id on the unix socket.
+//! Identification of clients: by bearer token, JWT, certificate, or user id on the unix socket.
 
 mod certificate;
 mod jws;
@@ -9,17 +9,17 @@ mod trust;
 use std::fmt;
 
 pub use certificate::identities as of_certificate;
-pub use tokens::{NewToken, Tokens, issue};
-pub use trust::Trust;
+pub use tokens::{ClientTokens, NewToken, issue};
+pub use trust::IssuerTrust;
 
-/// A client by all that it has shown, as policies name it: `token:billing`, `subject:CN=app`.
+/// A client with all identities that it has shown, as policies name them: `token:billing`, `subject:CN=app`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Client {
+pub struct ClientIdentity {
     identities: Vec<String>,
     token: Option<Lifetime>,
 }
 
-/// Whose a bearer token is, and how long it is valid.
+/// The owner of a bearer token, and how long the token is valid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TokenOwner {
     /// As policies name it: `token:billing`, `jwt:app`.
@@ -28,7 +28,7 @@ pub struct TokenOwner {
     pub lifetime: Lifetime,
 }
 
-/// When a bearer token was made and when it expires, in seconds since 1970.
+/// The times of creation and expiry of a bearer token, in seconds since 1970.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lifetime {
     /// `None` if a JWT does not say it.
@@ -37,10 +37,10 @@ pub struct Lifetime {
     pub expires: Option<u64>,
 }
 
-/// What a certificate is called by its hash.
+/// The prefix of a certificate's name by its hash.
 const FINGERPRINT: &str = "fingerprint:";
 
-impl Client {
+impl ClientIdentity {
     /// By its identities, the strongest first.
     pub fn new(identities: Vec<String>) -> Self {
         Self {
@@ -49,18 +49,18 @@ impl Client {
         }
     }
 
-    /// With a token of this lifetime among them.
+    /// Adds the lifetime of its token.
     #[must_use]
     pub fn with_token(self, token: Option<Lifetime>) -> Self {
         Self { token, ..self }
     }
 
-    /// The lifetime of the token that it has shown.
+    /// The lifetime of its token.
     pub fn token(&self) -> Option<Lifetime> {
         self.token
     }
 
-    /// Whether a policy's word means it; `*` means everybody who has shown anything.
+    /// True if a policy's word names this client; `*` names every client that has shown anything.
     pub fn is(&self, who: &str) -> bool {
         if who == "*" {
             return self.is_known();
@@ -72,31 +72,31 @@ impl Client {
         self.identities.iter().any(same)
     }
 
-    /// Whether it is a process of this machine, on the unix socket.
+    /// True for a process of this machine, on the unix socket.
     pub fn is_local(&self) -> bool {
         let by_kernel = |identity: &String| identity.starts_with("uid:");
         self.identities.iter().any(by_kernel)
     }
 
-    /// SHA-256 of the certificate that it has shown, in hexadecimal.
+    /// The SHA-256 of its certificate, in hexadecimal.
     pub fn fingerprint(&self) -> Option<&str> {
         let mut all = self.identities.iter();
         all.find_map(|identity| identity.strip_prefix(FINGERPRINT))
     }
 
-    /// What it is called where one name has to do.
+    /// The one name for places that have room for one.
     pub fn name(&self) -> &str {
         self.identities.first().map_or("anonymous", String::as_str)
     }
 
-    /// Whether it has shown anything.
+    /// True if the client has shown anything.
     pub fn is_known(&self) -> bool {
         !self.identities.is_empty()
     }
 }
 
 /// For the trail.
-impl fmt::Display for Client {
+impl fmt::Display for ClientIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }

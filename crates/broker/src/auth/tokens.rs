@@ -1,4 +1,4 @@
-//! Bearer tokens: made here, shown once, kept as hashes.
+//! Bearer tokens: made here, shown once, stored as hashes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,32 +14,32 @@ use sha2::{Digest, Sha256};
 
 use crate::store::{ClientToken, Store, TokenHash, now};
 
-/// The tokens of now, as a request sees them.
-pub struct Tokens {
+/// The current tokens, for requests.
+pub struct ClientTokens {
     store: Arc<Store>,
     known: ArcSwap<HashMap<TokenHash, ClientToken>>,
-    /// Of the store, when `known` was read.
+    /// The store's version when `known` was read.
     version: Mutex<Option<i64>>,
-    /// Of its files, then or before.
+    /// The versions of the store's files, at that time or before.
     stamp: ArcSwap<FileVersions>,
 }
 
 /// A token that was just made.
 pub struct NewToken {
-    /// What the client shows. It is nowhere else.
+    /// The token itself. The broker keeps no copy.
     pub secret: Secret,
-    /// What is kept.
+    /// The record that the store keeps.
     pub kept: ClientToken,
 }
 
-/// So that people and scanners see what it is.
+/// The prefix by which people and secret scanners recognise a token.
 const PREFIX: &str = "hsmb.";
 
-/// SQLite writes a change to its log, has the disk take it, which may last, and only then shows it: what was
-/// read meanwhile is of before, though the log is the newest.
-const SETTLED: Duration = Duration::from_secs(10);
+/// SQLite writes a change to its log, waits for the disk, and only then shows it. A read in between gives the old
+/// state, although the log's file is the newest.
+const WRITE_SETTLE_TIME: Duration = Duration::from_secs(10);
 
-impl Tokens {
+impl ClientTokens {
     /// All tokens of the store.
     pub fn new(store: Arc<Store>) -> Result<Self> {
         let tokens = Self {
@@ -52,24 +52,24 @@ impl Tokens {
         Ok(tokens)
     }
 
-    /// Whose token it is. No token of another is compared with it, but its hash looked up, so that
-    /// nothing is learnt from the time.
+    /// The owner of a token. The hash is looked up, never compared byte by byte, so the time tells an attacker
+    /// nothing.
     pub fn owner(&self, token: &str) -> Option<ClientToken> {
         let known = self.known.load();
         let found = known.get(&hash(token))?;
         found.is_valid().then(|| found.clone())
     }
 
-    /// Whether nobody has written to the store since. It costs no look into it: whoever shows tokens that
-    /// nobody knows, again and again, is not worth one each.
+    /// True if no process has written to the store since. This check does not open the store: unknown tokens, sent
+    /// again and again, cost no query each.
     pub fn are_current(&self) -> bool {
         **self.stamp.load() == self.store.stamp()
     }
 
-    /// Takes over what a command has changed since. Blocks.
+    /// Reads changes that a command has made. Blocks.
     pub fn refresh(&self) -> Result<()> {
         let mut version = self.version.lock();
-        // What is written while this reads makes it stale at once.
+        // A write during this read makes the cache stale at once.
         let stamp = self.store.stamp();
         let now = self.store.foreign_version()?;
         if *version != Some(now) {
@@ -78,7 +78,7 @@ impl Tokens {
             self.known.store(Arc::new(by_hash.collect()));
             *version = Some(now);
         }
-        let known = if stamp.is_older_than(SETTLED) {
+        let known = if stamp.is_older_than(WRITE_SETTLE_TIME) {
             stamp
         } else {
             FileVersions::default()
@@ -88,7 +88,7 @@ impl Tokens {
     }
 }
 
-/// Makes a token; it lets somebody in once a store has [its hash](Store::put_token).
+/// Makes a token; it is valid once a store has [its hash](Store::put_token).
 pub fn issue(name: &str, lifetime: Option<Duration>) -> Result<NewToken> {
     let word = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
     if name.is_empty() || name.len() > 128 || !name.chars().all(word) {
@@ -125,8 +125,8 @@ mod tests {
     fn a_token_lets_its_owner_in_until_it_is_revoked() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("broker.sqlite");
-        let tokens = Tokens::new(Arc::new(Store::open(&file).unwrap())).unwrap();
-        let beside = Store::beside(&file).unwrap();
+        let tokens = ClientTokens::new(Arc::new(Store::open(&file).unwrap())).unwrap();
+        let beside = Store::open_shared(&file).unwrap();
         let new = issue("billing", None).unwrap();
         beside.put_token(&new.kept).unwrap();
         let secret = String::from_utf8(new.secret.expose().to_vec()).unwrap();

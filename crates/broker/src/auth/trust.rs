@@ -1,4 +1,4 @@
-//! The issuer of JWTs as it is now: its keys are read from a file when that changes, or fetched from its server.
+//! The current issuer of JWTs: its keys come from a file, which is read again when it changes, or from its server.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,68 +13,66 @@ use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use super::TokenOwner;
-use super::jwt::{Issuer, Verdict};
+use super::jwt::{Issuer, JwtVerdict};
 use crate::refusal::Refusal;
 
-/// Whose JWTs let clients in, if anybody's.
+/// The issuer whose JWTs are accepted, if one is configured.
 #[derive(Default)]
-pub struct Trust {
-    keys: ArcSwapOption<Keys>,
-    source: Mutex<Source>,
+pub struct IssuerTrust {
+    keys: ArcSwapOption<IssuerKeys>,
+    source: Mutex<KeySource>,
     /// One asks at a time.
     turn: tokio::sync::Mutex<()>,
 }
 
-/// The issuer with the keys that it had at that moment.
-struct Keys {
+/// The issuer with its keys at one moment.
+struct IssuerKeys {
     issuer: Arc<Issuer>,
     since: Instant,
     /// `None`: until their file changes.
     good_for: Option<Duration>,
 }
 
-/// Where the keys are to be had.
+/// The source of the issuer's keys.
 #[derive(Default)]
-struct Source {
+struct KeySource {
     settings: Option<Jwt>,
     stamp: FileVersions,
-    /// When the server was asked last, and whether in vain.
+    /// When the server was asked last, and whether that failed.
     asked: Option<Instant>,
     in_vain: bool,
 }
 
-/// Issuers have a few keys, of some hundred bytes each.
+/// The longest set, in bytes: issuers have a few keys, of some hundred bytes each.
 const LONGEST: usize = 256 << 10;
 
 /// How long the server may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Between two questions to a server that does not answer.
-const AGAIN: Duration = Duration::from_secs(10);
+/// The time between two queries of a server that does not answer.
+const RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// Between two questions because of a token that names a key that is not known: whoever makes such tokens up
-/// does not make us a burden to the issuer.
-const APART: Duration = Duration::from_secs(5);
+/// The time between two queries for unknown keys: made-up tokens must not flood the issuer.
+const MIN_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long a request waits for the server.
-const MOMENT: Duration = Duration::from_secs(2);
+/// The time that a request waits for the server.
+const REQUEST_WAIT: Duration = Duration::from_secs(2);
 
-impl Trust {
-    /// Whether a token is a JWT, and there is an issuer to know it by.
+impl IssuerTrust {
+    /// True if the token is a JWT and an issuer is configured.
     pub fn judges(&self, token: &str) -> bool {
         Issuer::is_jwt(token) && self.source.lock().settings.is_some()
     }
 
-    /// The client, where its token was found good before.
+    /// The client, if its token was verified before.
     pub fn known(&self, token: &str) -> Option<TokenOwner> {
         self.issuer()?.known(token)
     }
 
-    /// The client, where its token is good. A key that is not known may be a new one: then the server is
-    /// asked.
+    /// The client, if its token is valid. An unknown key may be new: then the server is asked.
     pub async fn owner(self: &Arc<Self>, token: &str) -> Result<Option<TokenOwner>, Refusal> {
         let judged = self.issuer().map(|issuer| issuer.verify(token));
-        if let Some(verdict @ (Verdict::Good(_) | Verdict::Bad)) = judged {
+        if let Some(verdict @ (JwtVerdict::Good(_) | JwtVerdict::Bad)) = judged {
             return Ok(verdict.owner());
         }
         self.ask_for_a_moment().await;
@@ -83,26 +81,26 @@ impl Trust {
         Ok(issuer.verify(token).owner())
     }
 
-    /// How old the keys are that were fetched, if any were.
+    /// The age of the fetched keys, if there are any.
     pub fn age(&self) -> Option<Duration> {
         let keys = self.keys.load();
         let keys = keys.as_ref().filter(|keys| keys.good_for.is_some())?;
         Some(keys.since.elapsed())
     }
 
-    /// Reads the issuer's keys from their file where it is another one or has changed; answers whether that
-    /// was so. What cannot be read is not taken over. Keys from elsewhere do not outlive the change to a server:
-    /// it may never answer, and they would hold for ever. Blocks.
+    /// Reads the issuer's keys from their file if the path or the file has changed; returns whether it has. An
+    /// unreadable file changes nothing. Keys from a file are dropped when the configuration changes to a server: the
+    /// server may never answer, and the old keys would stay valid for ever. Blocks.
     pub fn refresh(&self, settings: Option<&Jwt>) -> Result<bool> {
         let mut source = self.source.lock();
         let now = FileVersions::of(settings.and_then(file));
         if source.settings.as_ref() == settings && source.stamp == now {
             return Ok(false);
         }
-        *source = Source {
+        *source = KeySource {
             settings: settings.cloned(),
             stamp: now,
-            ..Source::default()
+            ..KeySource::default()
         };
         let Some(settings) = settings else {
             self.keys.store(None);
@@ -116,13 +114,13 @@ impl Trust {
         self.take_over(settings, &text, None)
     }
 
-    /// Keeps keys of this server, for as long as they may be used now; answers whether there were others.
+    /// Stores keys of this server, with their lifetime; returns whether they have changed.
     fn keep_of(&self, settings: &Jwt, max_age: Duration) -> bool {
         let Some(keys) = self.keys.load_full() else {
             return false;
         };
         let same = keys.issuer.is_from(settings);
-        let kept = same.then(|| Keys {
+        let kept = same.then(|| IssuerKeys {
             issuer: Arc::clone(&keys.issuer),
             since: keys.since,
             good_for: Some(max_age),
@@ -131,19 +129,19 @@ impl Trust {
         !same
     }
 
-    /// Asks the issuer's server for its keys when it is time to.
+    /// Asks the issuer's server for its keys when they are due.
     pub async fn keep_fresh(&self) {
-        self.ask(Source::is_due).await;
+        self.ask(KeySource::is_due).await;
     }
 
-    /// Asks it now, unless that was a moment ago, and does not wait longer than a moment.
+    /// Asks it now, unless it was asked just before; the wait is limited.
     async fn ask_for_a_moment(self: &Arc<Self>) {
         let trust = Arc::clone(self);
-        let asking = tokio::spawn(async move { trust.ask(Source::is_rested).await });
-        let _ = timeout(MOMENT, asking).await;
+        let asking = tokio::spawn(async move { trust.ask(KeySource::is_rested).await });
+        let _ = timeout(REQUEST_WAIT, asking).await;
     }
 
-    async fn ask(&self, whether: fn(&Source, &JwkUrl) -> bool) {
+    async fn ask(&self, whether: fn(&KeySource, &JwkUrl) -> bool) {
         let _turn = self.turn.lock().await;
         let Some((settings, from)) = self.begin(whether) else {
             return;
@@ -160,15 +158,17 @@ impl Trust {
         }
     }
 
-    /// Whether it has other keys by now.
+    /// True if the keys are other ones by now.
     async fn fetch(&self, settings: &Jwt, from: &JwkUrl) -> Result<bool> {
         let url = from.clone();
         let remote =
             tokio::task::spawn_blocking(move || HttpEndpoint::new(&url.url, url.ca.as_deref()));
         let remote = remote.await.map_err(|e| failed(settings, &e))?;
-        let text = remote?.get("application/json", LONGEST, PATIENCE).await?;
+        let text = remote?
+            .get("application/json", LONGEST, FETCH_TIMEOUT)
+            .await?;
         let source = self.source.lock();
-        // It may be another one by now.
+        // The issuer may have changed meanwhile.
         if source.settings.as_ref() != Some(settings) {
             return Ok(false);
         }
@@ -180,13 +180,13 @@ impl Trust {
         let same = before.filter(|issuer| issuer.is_of(settings, text));
         let changed = same.is_none();
         let issuer = match same {
-            // It remembers tokens that were found good.
+            // Unchanged keys keep the verified tokens.
             Some(issuer) => issuer,
             None => {
                 Arc::new(Issuer::new(settings.clone(), text).map_err(|e| failed(settings, &e))?)
             }
         };
-        self.keys.store(Some(Arc::new(Keys {
+        self.keys.store(Some(Arc::new(IssuerKeys {
             issuer,
             since: Instant::now(),
             good_for,
@@ -194,8 +194,8 @@ impl Trust {
         Ok(changed)
     }
 
-    /// Whom to ask now, if anybody.
-    fn begin(&self, whether: fn(&Source, &JwkUrl) -> bool) -> Option<(Jwt, JwkUrl)> {
+    /// The server to ask now, if any.
+    fn begin(&self, whether: fn(&KeySource, &JwkUrl) -> bool) -> Option<(Jwt, JwkUrl)> {
         let mut source = self.source.lock();
         let settings = source.settings.clone()?;
         let JwkSet::Url(from) = &settings.keys else {
@@ -208,7 +208,7 @@ impl Trust {
         })
     }
 
-    /// The issuer, while its keys are not too old.
+    /// The issuer, if its keys are not too old.
     fn issuer(&self) -> Option<Arc<Issuer>> {
         let keys = self.keys.load();
         let keys = keys.as_ref()?;
@@ -238,10 +238,10 @@ impl Trust {
     }
 }
 
-impl Source {
+impl KeySource {
     fn is_due(&self, from: &JwkUrl) -> bool {
         let pause = if self.in_vain {
-            AGAIN.min(from.refresh)
+            RETRY_AFTER.min(from.refresh)
         } else {
             from.refresh
         };
@@ -249,7 +249,7 @@ impl Source {
     }
 
     fn is_rested(&self, _: &JwkUrl) -> bool {
-        self.asked.is_none_or(|at| at.elapsed() >= APART)
+        self.asked.is_none_or(|at| at.elapsed() >= MIN_INTERVAL)
     }
 }
 
@@ -289,7 +289,7 @@ mod tests {
         }
     }
 
-    /// A server that nobody asks here, and how often it would be.
+    /// A server that is never asked here, with its refresh interval.
     fn server(url: &str, minutes: u64) -> Jwt {
         jwt(JwkSet::Url(JwkUrl {
             url: url.into(),
@@ -304,7 +304,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("jwks.json");
         std::fs::write(&file, SET).unwrap();
-        let trust = Trust::default();
+        let trust = IssuerTrust::default();
         assert!(trust.refresh(Some(&jwt(JwkSet::File(file)))).unwrap());
         assert!(trust.issuer().is_some());
         trust.refresh(Some(&server("https://one/", 1))).unwrap();
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn keys_of_a_server_hold_while_it_is_the_same() {
-        let trust = Trust::default();
+        let trust = IssuerTrust::default();
         let one = server("https://one/", 1);
         trust.refresh(Some(&one)).unwrap();
         let hour = Some(Duration::from_secs(60 * 60));

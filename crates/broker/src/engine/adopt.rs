@@ -1,5 +1,5 @@
-//! The tokens and the store brought together: what the store does not know is read from the tokens, for it
-//! was lost, or is older than they are, or a crash came between the two; what is to go, goes.
+//! Reconciliation of the store with the tokens. Versions that the store lacks are read from the tokens: the store was
+//! lost or is older, or a crash came between the two. Keys that are marked for deletion are destroyed.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -9,26 +9,26 @@ use hsmux_token::{Class, ObjectId, Result, ck};
 use serde_json::Value;
 
 use super::{Engine, keyring};
-use crate::deed;
-use crate::key::{Key, KeyName, KeyType, Mark, Role, Settings, halves};
+use crate::audited_change;
+use crate::key::{KeyMark, KeyName, KeySettings, KeyType, ManagedKey, Role, halves};
 use crate::refusal::Refusal;
 use crate::store::{Store, VersionRow, now};
 
-/// A version as the tokens show it.
-struct Found {
+/// A version as found on the tokens.
+struct FoundVersion {
     kind: KeyType,
-    main: Option<Part>,
-    mac: Option<Part>,
+    main: Option<FoundKey>,
+    mac: Option<FoundKey>,
 }
 
 /// One of its keys, with the CKA_ID.
-struct Part {
+struct FoundKey {
     object: ObjectId,
     id: Vec<u8>,
 }
 
-/// What became of it.
-enum Fate {
+/// The outcome for one version.
+enum Adoption {
     Taken,
     /// Half of it is missing, or it does not fit the key of that name.
     Left,
@@ -37,12 +37,12 @@ enum Fate {
 }
 
 impl Engine {
-    /// Takes over what has appeared on the tokens since, and takes from them what is to go. It waits while keys
-    /// are made or changed.
+    /// Adopts new versions from the tokens, and destroys keys that are marked for deletion. It waits while keys are
+    /// made or changed.
     pub async fn adopt(self: &Arc<Self>) {
         let _writer = self.writer.lock().await;
         let engine = Arc::clone(self);
-        // A panic in there is on the log by itself.
+        // The panic itself is in the log.
         let _ = tokio::task::spawn_blocking(move || engine.adopt_blocking()).await;
         let gone = match self.store.run(Store::doomed).await {
             Ok(doomed) => self.destroy_doomed(doomed).await,
@@ -72,9 +72,9 @@ impl Engine {
         let latest = latest(&unknown);
         for ((name, number), found) in unknown {
             match self.adopt_one(&name, (number, latest.get(&name)), &found) {
-                Ok(Fate::Taken) => {
+                Ok(Adoption::Taken) => {
                     let key = self.keyring.get(name.as_str());
-                    let is_denied = |key: Arc<Key>| number < key.settings.min_decryption;
+                    let is_denied = |key: Arc<ManagedKey>| number < key.settings.min_decryption;
                     let until = if key.is_some_and(is_denied) {
                         ", and not used until config (min_decryption_version) allows it"
                     } else {
@@ -84,8 +84,8 @@ impl Engine {
                     self.audit
                         .record(self.own_act("broker-key-adopt", &name, number));
                 }
-                Ok(Fate::Doomed) => tracing::warn!(%name, number, "was half made, and goes"),
-                Ok(Fate::Left) => {}
+                Ok(Adoption::Doomed) => tracing::warn!(%name, number, "was half made, and goes"),
+                Ok(Adoption::Left) => {}
                 Err(error) => {
                     tracing::error!(%name, number, %error, "not taken over from the tokens");
                 }
@@ -93,12 +93,12 @@ impl Engine {
         }
     }
 
-    /// By name and number, so that a key's versions come in their order; and what stands beside a version
-    /// that is known.
+    /// Unknown versions, by name and number so that a key's versions come in order; and objects that a known version
+    /// does not use.
     fn unknown_versions(
         &self,
         doomed: &HashSet<ObjectId>,
-    ) -> (BTreeMap<(KeyName, u32), Found>, Vec<Part>) {
+    ) -> (BTreeMap<(KeyName, u32), FoundVersion>, Vec<FoundKey>) {
         let catalogue = self.pool.catalogue();
         let (mut unknown, mut strays) = (BTreeMap::new(), Vec::new());
         let visible = catalogue.entries.values().filter(|entry| entry.visible());
@@ -107,11 +107,11 @@ impl Engine {
             if !of_ours || doomed.contains(&object.id) {
                 continue;
             }
-            let Some((name, mark)) = Mark::of(object) else {
+            let Some((name, mark)) = KeyMark::of(object) else {
                 continue;
             };
             let id = object.attributes.get(ck::CKA_ID).unwrap_or_default();
-            let part = Part {
+            let part = FoundKey {
                 object: object.id,
                 id: id.to_vec(),
             };
@@ -127,7 +127,7 @@ impl Engine {
             if key.is_some_and(|key| mark.version < key.settings.min_available) {
                 continue;
             }
-            let found = unknown.entry((name, mark.version)).or_insert(Found {
+            let found = unknown.entry((name, mark.version)).or_insert(FoundVersion {
                 kind: mark.kind,
                 main: None,
                 mac: None,
@@ -145,35 +145,35 @@ impl Engine {
         &self,
         name: &KeyName,
         (number, latest): (u32, Option<&u32>),
-        found: &Found,
-    ) -> Result<Fate> {
+        found: &FoundVersion,
+    ) -> Result<Adoption> {
         let Some(main) = found.whole() else {
             let parts: Vec<_> = found.parts().collect();
             return self.half(&parts);
         };
         let there = self.keyring.get(name.as_str());
-        // Its key was deleted while nobody knew whether this was made.
+        // The key was deleted while it was unknown whether this version had been made.
         if there.is_none() && number > 1 && self.store.intends(&main.id)? {
             let parts: Vec<_> = found.parts().collect();
             return self.half(&parts);
         }
         let key = there.map_or_else(
-            || Key {
+            || ManagedKey {
                 name: name.clone(),
                 kind: found.kind,
-                // Which of the older ones were forbidden nobody knows: all are, until somebody allows them.
-                settings: Settings {
+                // The forbidden versions are unknown: all older ones are denied until the owner allows them.
+                settings: KeySettings {
                     min_decryption: latest.copied().unwrap_or(number),
-                    ..Settings::default()
+                    ..KeySettings::default()
                 },
                 versions: BTreeMap::new(),
             },
-            |key| Key::clone(&key),
+            |key| ManagedKey::clone(&key),
         );
         if key.kind != found.kind {
-            return Ok(Fate::Left);
+            return Ok(Adoption::Left);
         }
-        // Nobody has been told of one that was just being made here; of any other the uses are unknown.
+        // A version that was just being made here has never been used; of any other the number of uses is unknown.
         if found.kind.shape().has_budget() && !self.store.intends(&main.id)? {
             self.store.exhaust(&main.object)?;
         }
@@ -189,36 +189,36 @@ impl Engine {
         self.store
             .put_version(name, key.kind, &key.settings, &row, &ids)?;
         self.keyring.put(key.with(version));
-        Ok(Fate::Taken)
+        Ok(Adoption::Taken)
     }
 
-    /// What is of no use goes if we were about to make it when a crash came.
-    fn half(&self, parts: &[&Part]) -> Result<Fate> {
+    /// Destroys an unusable half if the broker was about to make it when a crash came.
+    fn half(&self, parts: &[&FoundKey]) -> Result<Adoption> {
         for part in parts {
             if !self.store.intends(&part.id)? {
-                return Ok(Fate::Left);
+                return Ok(Adoption::Left);
             }
         }
         let objects = parts.iter().flat_map(|part| halves(part.object));
         self.store.doom(&objects.collect::<Vec<_>>())?;
-        Ok(Fate::Doomed)
+        Ok(Adoption::Doomed)
     }
 
-    /// Takes from the tokens those of these that are there, with lines of its own on the trail. A token that is
-    /// away may bring the rest.
+    /// Destroys those of these objects that are on a token, with a line each on the trail. A token that is away may
+    /// bring back the rest.
     pub(super) async fn destroy_doomed(&self, doomed: Vec<ObjectId>) -> Result<(), Refusal> {
         let mut outcome = Ok(());
         for object in doomed {
             let Some(entry) = self.pool.catalogue().get(&object).cloned() else {
                 continue;
             };
-            let (name, version) = match Mark::of(&entry.object) {
+            let (name, version) = match KeyMark::of(&entry.object) {
                 Some((name, mark)) => (name.to_string(), mark.version),
                 None => (String::new(), 0),
             };
             let event = self.own_act("broker-key-destroy", &name, version);
             let destroying = async { Ok(self.destroy(object).await?) };
-            match deed::carry_out(&self.audit, event, destroying).await {
+            match audited_change::carry_out(&self.audit, event, destroying).await {
                 Ok(()) => self.store.run(move |store| store.gone(&object)).await?,
                 Err(refusal) => {
                     let there = self.store.run(move |store| store.still_there(&object));
@@ -230,7 +230,7 @@ impl Engine {
         outcome
     }
 
-    /// Something that nobody has asked for, or that was asked for before a crash.
+    /// An event that no client has asked for now: it follows from a crash, or from an earlier request.
     fn own_act(&self, act: &str, key: &impl ToString, version: u32) -> Event {
         let about = [
             ("key".to_owned(), Value::from(key.to_string())),
@@ -240,23 +240,23 @@ impl Engine {
     }
 }
 
-/// The newest version of each name that is there as a whole.
-fn latest(found: &BTreeMap<(KeyName, u32), Found>) -> BTreeMap<KeyName, u32> {
+/// The newest complete version of each name.
+fn latest(found: &BTreeMap<(KeyName, u32), FoundVersion>) -> BTreeMap<KeyName, u32> {
     let whole = found.iter().filter(|(_, found)| found.whole().is_some());
     whole
         .map(|((name, number), _)| (name.clone(), *number))
         .collect()
 }
 
-impl Found {
-    /// Its first key, if nothing of it is missing.
-    fn whole(&self) -> Option<&Part> {
+impl FoundVersion {
+    /// Its main key, if all its keys are there.
+    fn whole(&self) -> Option<&FoundKey> {
         let (_, second) = self.kind.shape().specs();
         let main = self.main.as_ref();
         main.filter(|_| second.is_some() == self.mac.is_some())
     }
 
-    fn parts(&self) -> impl Iterator<Item = &Part> {
+    fn parts(&self) -> impl Iterator<Item = &FoundKey> {
         [&self.main, &self.mac].into_iter().flatten()
     }
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use hsmux_token::{Blob, Error, Gcm, Mechanism, ObjectId, Params, Verb, ck, ends_connection};
 use subtle::ConstantTimeEq;
 
-use super::{Budget, Engine, Padding};
+use super::{Budget, Engine, RsaPadding};
 use crate::random::{NONCE_LEN, Nonce, random};
 use crate::refusal::Refusal;
 
@@ -26,12 +26,12 @@ pub enum Cipher {
     /// AES-CBC alone.
     RawCbc,
     /// RSA.
-    Rsa(Padding),
+    Rsa(RsaPadding),
 }
 
 /// A key and how it enciphers.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct CipherKey {
     /// The key.
     pub object: ObjectId,
     /// How.
@@ -43,16 +43,16 @@ const TAG: usize = 16;
 const BLOCK: usize = 16;
 const MAC: usize = 32;
 
-/// Whatever is wrong with a ciphertext, this is the answer.
+/// The one answer to every wrong ciphertext.
 pub fn unreadable() -> Refusal {
     Refusal::bad("invalid ciphertext: it was altered, or is not of this key")
 }
 
 impl Engine {
-    /// Enciphers. The nonce is new and random, never the caller's; `drawn` is one that is already this text's.
+    /// Enciphers. The nonce is new and random, never the caller's; `drawn` is one that belongs to this text already.
     pub async fn encrypt(
         &self,
-        target: &Target,
+        target: &CipherKey,
         plaintext: Bytes,
         aad: &[u8],
         drawn: Option<Nonce>,
@@ -84,11 +84,11 @@ impl Engine {
         }
     }
 
-    /// Deciphers. What was cut off goes the way of what was altered, through the token, to the same
-    /// answer.
+    /// Deciphers. A truncated text is padded and goes through the token, so that it gets the same answer as an
+    /// altered one.
     pub async fn decrypt(
         &self,
-        target: &Target,
+        target: &CipherKey,
         mut sealed: Vec<u8>,
         aad: &[u8],
     ) -> Result<Bytes, Refusal> {
@@ -113,7 +113,7 @@ impl Engine {
                 if !bool::from(expected.ct_eq(tag)) {
                     return Err(unreadable());
                 }
-                // It is what was written: if it cannot be read now, that is not the client's doing.
+                // The MAC is right, so a failure to read it is not the client's fault.
                 let ours = |error: &Error| error.clone().into();
                 self.cbc_decrypt(key, text, ours).await
             }
@@ -163,7 +163,7 @@ impl Engine {
     }
 }
 
-/// The first bytes of a nonce that was drawn for this text, or new ones.
+/// The first bytes of the nonce drawn for this text, or new ones.
 fn drawn_or_new<const N: usize>(drawn: Option<Nonce>) -> Result<[u8; N], Refusal> {
     const { assert!(N <= NONCE_LEN) };
     match drawn.as_ref().and_then(|drawn| drawn.first_chunk()) {
@@ -192,7 +192,7 @@ fn no_aad(aad: &[u8]) -> Result<(), Refusal> {
     ))
 }
 
-/// What a token finds out without a look at the text, of the key and the mechanism, or says of itself.
+/// Errors that do not depend on the text: of the key, of the mechanism, or of the token itself.
 const NOT_OF_THE_TEXT: &[u64] = &[
     ck::CKR_ACTION_PROHIBITED,
     ck::CKR_DEVICE_MEMORY,
@@ -211,9 +211,9 @@ const NOT_OF_THE_TEXT: &[u64] = &[
     ck::CKR_PIN_LOCKED,
 ];
 
-/// Tokens say in many ways that they cannot read a text (SoftHSM: CKR_GENERAL_ERROR), some in codes of their vendor's:
-/// told apart, these would say what is wrong with it. A code for which the pool gives up the connection is the token's
-/// trouble, wherever it comes from.
+/// The one answer for tokens' many errors about a text (SoftHSM: CKR_GENERAL_ERROR), some in vendors' codes:
+/// differences would reveal what is wrong with it. A code that ends the connection is the token's fault, wherever it
+/// comes from.
 pub(super) fn judged(error: &Error) -> Refusal {
     match error.code() {
         Some(code) if !NOT_OF_THE_TEXT.contains(&code) && !ends_connection(code) => unreadable(),

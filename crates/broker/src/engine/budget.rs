@@ -1,4 +1,4 @@
-//! Uses of a GCM key, counted over all its replicas: random nonces must not meet.
+//! Uses of a GCM key, counted over all its replicas: random nonces must not repeat.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use hsmux_token::{Error, ObjectId, Result};
 use crate::refusal::Refusal;
 use crate::store::{LIMIT, Store};
 
-/// How often a key may still encipher. What is handed out was reserved on disk before.
+/// The number of times that a key may still encipher. Uses are reserved on disk before they are handed out.
 pub struct Budget {
     object: ObjectId,
     /// The next use, which is handed out if it is before `end`.
     next: AtomicU64,
-    /// Of the block that was reserved last.
+    /// The end of the block that was reserved last.
     end: AtomicU64,
-    /// Held by whoever reserves, with the last failure: who has waited meanwhile has the same answer.
+    /// Held during a reservation, with the last failure: tasks that waited meanwhile get the same answer.
     turn: tokio::sync::Mutex<Option<(Instant, Error)>>,
 }
 
 impl Budget {
-    /// Goes on where the store's reservations end: what was left of the last block is lost.
+    /// Continues at the end of the store's reservations: the rest of the last block is lost.
     pub fn load(store: &Store, object: ObjectId) -> Result<Self> {
         let reserved = store.reserved(&object)?;
         Ok(Self {
@@ -48,7 +48,8 @@ impl Budget {
             }
             let object = self.object;
             match store.run(move |store| store.reserve(&object)).await {
-                // In this order: nobody takes a use between the two blocks, which may be another's.
+                // The order matters: between the two stores another task must not take a use of the new block with
+                // the old end.
                 Ok(Some(block)) => {
                     self.next.store(block.start, Ordering::SeqCst);
                     self.end.store(block.end, Ordering::SeqCst);
@@ -112,7 +113,7 @@ mod tests {
         let budget = Budget::load(&store, object()).unwrap();
         budget.take(&store).await.unwrap();
         assert_eq!(store.reserved(&object()).unwrap(), BLOCK);
-        // After a crash the rest of the block is gone.
+        // A crash loses the rest of the block.
         let again = Budget::load(&store, object()).unwrap();
         again.take(&store).await.unwrap();
         assert_eq!(store.reserved(&object()).unwrap(), 2 * BLOCK);
@@ -129,7 +130,7 @@ mod tests {
         assert_eq!(store.reserved(&object()).unwrap(), LIMIT);
     }
 
-    /// As two processes would that have one store: no block is of both.
+    /// Like two processes with one store: no block goes to both.
     #[tokio::test]
     async fn two_budgets_of_a_key_have_blocks_of_their_own() {
         let folder = tempfile::tempdir().unwrap();

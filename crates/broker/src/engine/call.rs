@@ -1,4 +1,4 @@
-//! An operation of the pool as a future: ten thousand may wait, and none holds a thread.
+//! An operation of the pool as a future: ten thousand may wait without a thread.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -16,23 +16,23 @@ use super::{CHANGE, Engine};
 use crate::traces;
 
 tokio::task_local! {
-    /// The client whose request is worked for here.
+    /// The client of the current request.
     static CLIENT: u64;
 }
 
-/// Works for a client, by its number: its operations have a turn of their own among those of other clients. Work that
-/// is much is to be pinned where it is made, for what is passed on is copied.
+/// Runs work for the client of this number: the scheduler gives each client's operations a turn of their own. Pin
+/// large futures where they are made, since passing them on copies them.
 pub(crate) fn for_client<T>(client: u64, work: impl Future<Output = T>) -> impl Future<Output = T> {
     CLIENT.scope(client, work)
 }
 
 impl Engine {
-    /// Runs an operation within the pool's deadline.
+    /// Runs an operation with the pool's deadline.
     pub(crate) fn run(&self, operation: Operation) -> impl Future<Output = Result<Outcome>> {
         self.run_within(operation, self.pool.options().deadline)
     }
 
-    /// Runs one that changes token objects, which may take minutes.
+    /// Runs a change of token objects, which may take minutes.
     pub(super) fn change(&self, operation: Operation) -> impl Future<Output = Result<Outcome>> {
         self.run_within(operation, CHANGE)
     }
@@ -54,8 +54,7 @@ impl Engine {
         self.run(operation).map(|outcome| outcome?.into_bytes())
     }
 
-    /// Submits it now: what waits for the answer does not carry the operation, at which several futures
-    /// within each other would each keep a copy.
+    /// Submits it now: the waiting future does not carry the operation, or each nested future would keep a copy.
     fn run_within(
         &self,
         operation: Operation,
@@ -63,7 +62,7 @@ impl Engine {
     ) -> impl Future<Output = Result<Outcome>> {
         let mechanism = operation.mechanism().map(|mechanism| mechanism.kind);
         let (tell, told) = oneshot::channel();
-        // Whoever asked may have gone away: then nobody is told.
+        // The caller may have gone away; then the answer is dropped.
         let done = Done::new(move |result| drop(tell.send(result)));
         let traced = traces::operation(&operation);
         let request = Request {
@@ -72,7 +71,7 @@ impl Engine {
             deadline: Instant::now() + patience,
             done,
         };
-        let course = traced.as_ref().map(hsmux_traces::Operation::course);
+        let course = traced.as_ref().map(hsmux_traces::OperationSpans::course);
         let owner = Owner::Broker(CLIENT.try_with(|client| *client).unwrap_or(0));
         let claim = self.pool.submit_claimed(request, owner, course);
         async move {
@@ -85,7 +84,7 @@ impl Engine {
             }
             result.map_err(|error| match (mechanism, error.kind()) {
                 (Some(kind), Kind::NoMechanism) => self.with_choice(error, kind),
-                // A token says so itself where a key is made.
+                // The token itself reports that when a key is made.
                 (Some(kind), Kind::Vendor(ck::CKR_MECHANISM_INVALID))
                     if error.scope() == Scope::Request =>
                 {
@@ -97,7 +96,7 @@ impl Engine {
         }
     }
 
-    /// What the tokens can do in place of a mechanism that they lack.
+    /// A hint: the alternatives that the tokens have to a missing mechanism.
     pub(super) fn with_choice(&self, error: impl fmt::Display, lacking: u64) -> Error {
         let wanted = entry(lacking);
         let related = |kind: u64| {

@@ -1,4 +1,4 @@
-//! Keys that others have made: found by their names in the catalogue, with what the broker keeps of them.
+//! Keys of other programs: found by name in the catalogue, with the broker's budgets for them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,39 +9,39 @@ use hsmux_software::PublicKey;
 use hsmux_token::{Class, KeyKind, Object, ObjectId, Result, Uri, ck};
 use parking_lot::Mutex;
 
-use super::spelling::{Asked, asked};
+use super::external_name::{KeyLookup, key_lookup};
 use super::{Budget, Engine};
-use crate::key::{Mark, Shape};
+use crate::key::{KeyMark, Shape};
 use crate::refusal::Refusal;
 
 /// A key that others have made.
 #[derive(Clone, Debug)]
-pub struct External {
+pub struct ExternalKey {
     /// The secret or private key.
     pub object: ObjectId,
-    /// What can be done with it.
+    /// The algorithm, and so what the key can do.
     pub shape: Shape,
 }
 
-/// The keys of the catalogue by label and by id. Made anew where the catalogue has changed and a name
-/// is not found in it: a name that is found costs one look, however many keys there are.
+/// The keys of the catalogue by label and by id. The index is rebuilt if the catalogue has changed and a name is not
+/// in it. A name that is in it costs one lookup.
 #[derive(Default)]
-pub struct Index {
-    names: ArcSwap<Names>,
+pub struct ExternalKeys {
+    names: ArcSwap<NameIndex>,
     budgets: Mutex<HashMap<ObjectId, Arc<Budget>>>,
 }
 
 #[derive(Default)]
-struct Names {
+struct NameIndex {
     epoch: u64,
     labels: HashMap<Vec<u8>, Vec<ObjectId>>,
     ids: HashMap<Vec<u8>, Vec<ObjectId>>,
 }
 
 impl Engine {
-    /// The one key that a request means.
-    pub fn external(&self, name: &str) -> Result<External, Refusal> {
-        let (asked, uri) = asked(name)?;
+    /// The one key that a request names.
+    pub fn external(&self, name: &str) -> Result<ExternalKey, Refusal> {
+        let (asked, uri) = key_lookup(name)?;
         let catalogue = self.pool.catalogue();
         let mut names = self.external.names.load_full();
         let mut found = names.find(&catalogue, &asked, &uri);
@@ -55,13 +55,13 @@ impl Engine {
                 many => Refusal::bad(format!("{many} keys match {name}: name one by id and type")),
             });
         };
-        Ok(External {
+        Ok(ExternalKey {
             object: object.id,
             shape: shape(object)?,
         })
     }
 
-    /// Makes the index anew where the catalogue has changed.
+    /// Rebuilds the index if the catalogue has changed.
     pub fn refresh_external(&self) {
         let catalogue = self.pool.catalogue();
         if self.external.names.load().epoch != catalogue.epoch {
@@ -69,8 +69,8 @@ impl Engine {
         }
     }
 
-    /// The budget of a GCM key that others have made. Their own uses of it are not in it; of ours before the store
-    /// was lost nobody knows, so that it only deciphers.
+    /// The budget of a GCM key that another program has made. It does not count that program's uses. If the store was
+    /// lost, the broker's own earlier uses are unknown, and the key only deciphers.
     pub async fn external_budget(&self, object: ObjectId) -> Result<Arc<Budget>, Refusal> {
         if let Some(known) = self.external.budgets.lock().get(&object) {
             return Ok(Arc::clone(known));
@@ -90,10 +90,10 @@ impl Engine {
         ))
     }
 
-    fn refresh_names(&self, catalogue: &Catalogue) -> Arc<Names> {
-        let names = Arc::new(Names::of(catalogue));
+    fn refresh_names(&self, catalogue: &Catalogue) -> Arc<NameIndex> {
+        let names = Arc::new(NameIndex::of(catalogue));
         self.external.names.store(Arc::clone(&names));
-        // Keys come and go; of one that returns the rest of its last block is lost.
+        // Keys come and go; a key that returns loses the rest of its last block.
         let is_there = |object: &ObjectId| catalogue.get(object).is_some();
         self.external.forget_but(is_there);
         self.rejection.forget_but(is_there);
@@ -101,14 +101,14 @@ impl Engine {
     }
 }
 
-impl Index {
-    /// Budgets of keys that are no more.
+impl ExternalKeys {
+    /// Drops budgets of keys that are gone.
     fn forget_but(&self, is_there: impl Fn(&ObjectId) -> bool) {
         self.budgets.lock().retain(|key, _| is_there(key));
     }
 }
 
-impl Names {
+impl NameIndex {
     fn of(catalogue: &Catalogue) -> Self {
         let mut names = Self {
             epoch: catalogue.epoch,
@@ -117,8 +117,8 @@ impl Names {
         let visible = catalogue.entries.values().filter(|entry| entry.visible());
         for object in visible.map(|entry| &entry.object) {
             let usable = matches!(object.id.class, Class::SECRET_KEY | Class::PRIVATE_KEY);
-            // By its own name alone, for its settings hold there.
-            if !usable || Mark::of(object).is_some() {
+            // Only by its managed name: the owner's settings apply there.
+            if !usable || KeyMark::of(object).is_some() {
                 continue;
             }
             let of = |kind| object.attributes.get(kind).unwrap_or_default().to_vec();
@@ -132,10 +132,10 @@ impl Names {
         names
     }
 
-    fn find(&self, catalogue: &Catalogue, asked: &Asked, uri: &Uri) -> Vec<Arc<Object>> {
+    fn find(&self, catalogue: &Catalogue, asked: &KeyLookup, uri: &Uri) -> Vec<Arc<Object>> {
         let found = match asked {
-            Asked::Label(label) => self.labels.get(label),
-            Asked::Id(id) => self.ids.get(id),
+            KeyLookup::Label(label) => self.labels.get(label),
+            KeyLookup::Id(id) => self.ids.get(id),
         };
         let ids = found.map_or(&[][..], Vec::as_slice).iter();
         let objects = ids.filter_map(|id| Some(Arc::clone(&catalogue.get(id)?.object)));
@@ -167,7 +167,7 @@ fn shape(object: &Object) -> Result<Shape, Refusal> {
     })
 }
 
-/// By the curve that it names, not by its length: secp256k1 is as long as P-256.
+/// By the name of the curve, not by its length: secp256k1 is as long as P-256.
 fn on_curve(public: &PublicKey) -> Result<Shape, Refusal> {
     Ok(match public.curve()? {
         "P-256" => Shape::Ecdsa("p256"),
@@ -178,7 +178,7 @@ fn on_curve(public: &PublicKey) -> Result<Shape, Refusal> {
             let message = "the broker does nothing with keys on Ed448; make one on Ed25519";
             return Err(Refusal::bad(message));
         }
-        // The dialect has no word for it; it signs as the others do.
+        // The dialect has no word for this curve; its signatures work as others do.
         other => Shape::Ecdsa(other),
     })
 }
@@ -189,7 +189,7 @@ mod tests {
     use crate::store::Store;
     use hsmux_token::Attributes;
 
-    /// What is done with a key of these CKA_EC_PARAMS and this point, both in hexadecimal digits.
+    /// The algorithm of a key with these CKA_EC_PARAMS and this point, both in hexadecimal digits.
     fn elliptic(key_type: u64, params: &str, point: &str) -> Result<String, Refusal> {
         let bytes = |text: &str| hex::decode(text).unwrap();
         let attributes = Attributes::default()
@@ -203,7 +203,7 @@ mod tests {
         shape(&Object { id, attributes }).map(Shape::word)
     }
 
-    /// The points are the curves' generators (SP 800-186, SEC 2, RFC 5639), where their arithmetic is known.
+    /// The points are the curves' generators (SP 800-186, SEC 2, RFC 5639), if their arithmetic is known.
     #[test]
     fn a_curve_is_what_it_is_called_whatever_its_length() {
         let somewhere = format!("04{}", "5a".repeat(128));
@@ -261,7 +261,7 @@ mod tests {
             class: Class::SECRET_KEY,
             name: [byte; 32],
         });
-        let index = Index::default();
+        let index = ExternalKeys::default();
         for key in [stays, gone] {
             let budget = Budget::load(&store, key).unwrap();
             index.budgets.lock().insert(key, Arc::new(budget));

@@ -1,4 +1,4 @@
-//! The managed keys of now, as requests look them up.
+//! The managed keys, for requests.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -8,13 +8,13 @@ use hsmux_token::Result;
 use parking_lot::RwLock;
 
 use super::Budget;
-use crate::key::{Key, KeyName, KeyType, Version};
+use crate::key::{KeyName, KeyType, KeyVersion, ManagedKey};
 use crate::refusal::Refusal;
 use crate::store::{Store, VersionRow};
 
-/// All managed keys by name. A key is replaced as a whole: who has one keeps it as it was.
+/// All managed keys by name. A key is replaced as a whole: requests keep the state that they started with.
 #[derive(Default)]
-pub struct Keyring(RwLock<BTreeMap<String, Arc<Key>>>);
+pub struct Keyring(RwLock<BTreeMap<String, Arc<ManagedKey>>>);
 
 impl Keyring {
     /// All keys of the store.
@@ -25,7 +25,7 @@ impl Keyring {
             let versions = versions
                 .map(|version| Ok((version.number, Arc::new(load(store, row.kind, version)?))))
                 .collect::<Result<_>>()?;
-            ring.put(Key {
+            ring.put(ManagedKey {
                 name: row.name,
                 kind: row.kind,
                 settings: row.settings,
@@ -36,17 +36,22 @@ impl Keyring {
     }
 
     /// A key by its name.
-    pub fn get(&self, name: &str) -> Option<Arc<Key>> {
+    pub fn get(&self, name: &str) -> Option<Arc<ManagedKey>> {
         self.0.read().get(name).cloned()
     }
 
-    /// The same, or the answer that there is none.
-    pub fn find(&self, name: &str) -> Result<Arc<Key>, Refusal> {
+    /// The key, or the answer 404.
+    pub fn find(&self, name: &str) -> Result<Arc<ManagedKey>, Refusal> {
         self.get(name).ok_or_else(Refusal::no_key)
     }
 
-    /// Names of those keys in their order, at most so many after this one.
-    pub fn names(&self, after: &str, limit: usize, of: impl Fn(&Key) -> bool) -> Vec<String> {
+    /// The names of these keys in order, at most so many after this one.
+    pub fn names(
+        &self,
+        after: &str,
+        limit: usize,
+        of: impl Fn(&ManagedKey) -> bool,
+    ) -> Vec<String> {
         let keys = self.0.read();
         let from = (Bound::Excluded(after.to_owned()), Bound::Unbounded);
         keys.range(from)
@@ -56,8 +61,8 @@ impl Keyring {
             .collect()
     }
 
-    /// A key as it is from now on.
-    pub fn put(&self, key: Key) {
+    /// Replaces a key.
+    pub fn put(&self, key: ManagedKey) {
         let name = key.name.as_str().to_owned();
         self.0.write().insert(name, Arc::new(key));
     }
@@ -69,9 +74,9 @@ impl Keyring {
 }
 
 /// A version as requests use it.
-pub fn load(store: &Store, kind: KeyType, row: &VersionRow) -> Result<Version> {
+pub fn load(store: &Store, kind: KeyType, row: &VersionRow) -> Result<KeyVersion> {
     let counted = kind.shape().has_budget();
-    Ok(Version {
+    Ok(KeyVersion {
         number: row.number,
         created: row.created,
         object: row.object,
@@ -84,9 +89,9 @@ pub fn load(store: &Store, kind: KeyType, row: &VersionRow) -> Result<Version> {
     })
 }
 
-impl Key {
-    /// The version that makes something new: the latest, or the one that is asked for.
-    pub fn to_make(&self, asked: Option<u32>) -> Result<&Arc<Version>, Refusal> {
+impl ManagedKey {
+    /// The version for new output: the latest, or the requested one.
+    pub fn to_make(&self, asked: Option<u32>) -> Result<&Arc<KeyVersion>, Refusal> {
         let number = match asked {
             None | Some(0) => self.latest(),
             Some(asked) if asked > self.latest() => {
@@ -99,7 +104,7 @@ impl Key {
                     "requested version for encryption is less than the minimum encryption key version",
                 ));
             }
-            // The dialect's keys do not have it any more.
+            // The dialect's keys no longer have that version.
             Some(asked) if asked < self.settings.min_decryption => {
                 return Err(Refusal::bad(
                     "requested version is less than the minimum decryption key version",
@@ -110,8 +115,8 @@ impl Key {
         self.versions.get(&number).ok_or_else(Refusal::no_key)
     }
 
-    /// The version that made something that is now read.
-    pub fn to_read(&self, number: u32) -> Result<&Arc<Version>, Refusal> {
+    /// The version that made the input.
+    pub fn to_read(&self, number: u32) -> Result<&Arc<KeyVersion>, Refusal> {
         if number > self.latest() {
             return Err(Refusal::bad("invalid ciphertext: version is too new"));
         }

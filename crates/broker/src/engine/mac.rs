@@ -7,11 +7,11 @@ use super::Engine;
 use crate::key::HASHES;
 use crate::refusal::Refusal;
 
-/// An HMAC by the dialect's word for its hash.
+/// The mechanism of an HMAC, by the dialect's word for its hash.
 #[derive(Clone, Copy, Debug)]
-pub struct Mac(u64);
+pub struct HmacMechanism(u64);
 
-impl Mac {
+impl HmacMechanism {
     /// `sha2-256`.
     pub fn of(word: &str) -> Result<Self, Refusal> {
         let found = HASHES.iter().find(|(name, ..)| *name == word);
@@ -29,7 +29,12 @@ impl Mac {
 
 impl Engine {
     /// The HMAC of some data.
-    pub async fn hmac(&self, key: ObjectId, mac: Mac, data: Vec<u8>) -> Result<Bytes, Refusal> {
+    pub async fn hmac(
+        &self,
+        key: ObjectId,
+        mac: HmacMechanism,
+        data: Vec<u8>,
+    ) -> Result<Bytes, Refusal> {
         let mechanism = Mechanism::plain(mac.0);
         Ok(self.with_key(Verb::Sign, key, mechanism, data).await?)
     }

@@ -1,4 +1,4 @@
-//! Keys made, rotated, trimmed, deleted: on every member or on none, and then in the store.
+//! Making, rotating, trimming and deleting keys: on every member or on none, and then in the store.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use hsmux_software::{refuses_template, with_default_uses};
 use hsmux_token::{Class, Error, Kind, ObjectId, Operation, Result, Scope, ck};
 
 use super::{Engine, keyring};
-use crate::key::{Key, KeyName, KeyType, Mark, Role, Settings, Version};
+use crate::key::{KeyMark, KeyName, KeySettings, KeyType, KeyVersion, ManagedKey, Role};
 use crate::refusal::Refusal;
 use crate::store::{VersionRow, now};
 
 impl Engine {
-    /// Makes a key with one version. One that is there already stays as it is; one of which nothing is left
-    /// on the tokens has a new version, for a number is never used again.
-    pub async fn create(&self, name: &KeyName, kind: KeyType) -> Result<Arc<Key>, Refusal> {
+    /// Makes a key with one version. An existing key stays unchanged. A key whose versions have all gone from the
+    /// tokens gets a new version, since numbers are never used again.
+    pub async fn create(&self, name: &KeyName, kind: KeyType) -> Result<Arc<ManagedKey>, Refusal> {
         let _writer = self.writer.lock().await;
         if let Some(there) = self.keyring.get(name.as_str()) {
             let (left, same) = (self.is_left(&there), there.kind == kind);
@@ -32,28 +32,28 @@ impl Engine {
                 ))),
             };
         }
-        let key = Key {
+        let key = ManagedKey {
             name: name.clone(),
             kind,
-            settings: Settings::default(),
+            settings: KeySettings::default(),
             versions: BTreeMap::new(),
         };
         self.add_version(&key).await
     }
 
     /// Makes the next version.
-    pub async fn rotate(&self, name: &str) -> Result<Arc<Key>, Refusal> {
+    pub async fn rotate(&self, name: &str) -> Result<Arc<ManagedKey>, Refusal> {
         let _writer = self.writer.lock().await;
         let key = self.keyring.find(name)?;
         self.add_version(&key).await
     }
 
-    /// Changes what may be done with a key.
+    /// Changes a key's settings.
     pub async fn configure(
         &self,
         name: &str,
-        change: impl FnOnce(&Key) -> Result<Settings, Refusal> + Send,
-    ) -> Result<Arc<Key>, Refusal> {
+        change: impl FnOnce(&ManagedKey) -> Result<KeySettings, Refusal> + Send,
+    ) -> Result<Arc<ManagedKey>, Refusal> {
         let _writer = self.writer.lock().await;
         let key = self.keyring.find(name)?;
         let settings = change(&key)?;
@@ -61,10 +61,10 @@ impl Engine {
     }
 
     /// Destroys all versions below this one.
-    pub async fn trim(&self, name: &str, min_available: u32) -> Result<Arc<Key>, Refusal> {
+    pub async fn trim(&self, name: &str, min_available: u32) -> Result<Arc<ManagedKey>, Refusal> {
         let _writer = self.writer.lock().await;
         let key = self.keyring.find(name)?;
-        let Settings {
+        let KeySettings {
             min_decryption,
             min_encryption,
             min_available: before,
@@ -88,13 +88,13 @@ impl Engine {
         if let Some(wrong) = wrong {
             return Err(Refusal::bad(wrong));
         }
-        let settings = Settings {
+        let settings = KeySettings {
             min_available,
             ..key.settings
         };
-        let mut trimmed = Key {
+        let mut trimmed = ManagedKey {
             settings,
-            ..Key::clone(&key)
+            ..ManagedKey::clone(&key)
         };
         let kept = trimmed.versions.split_off(&min_available);
         let objects = objects(&trimmed.versions);
@@ -108,8 +108,8 @@ impl Engine {
         self.keyring.find(key.name.as_str())
     }
 
-    /// Deletes a key that may be deleted. It is gone when the store says so, and the tokens follow: now, or
-    /// after a crash, or when they are there again.
+    /// Deletes a key that may be deleted. The store's entry goes first. The tokens follow now, after a crash, or when
+    /// they return.
     pub async fn delete(&self, name: &str) -> Result<(), Refusal> {
         let _writer = self.writer.lock().await;
         let key = self.keyring.find(name)?;
@@ -127,7 +127,7 @@ impl Engine {
         self.destroy_doomed(objects).await
     }
 
-    /// Keeps a chain of certificates with a version.
+    /// Stores a chain of certificates with a version.
     pub async fn set_certificates(
         &self,
         name: &str,
@@ -147,8 +147,8 @@ impl Engine {
         self.keep(&key, row, Vec::new()).await.map(drop)
     }
 
-    async fn add_version(&self, key: &Key) -> Result<Arc<Key>, Refusal> {
-        // Any program may write any number on a token.
+    async fn add_version(&self, key: &ManagedKey) -> Result<Arc<ManagedKey>, Refusal> {
+        // Any program can put any number on a token.
         let number = key.latest().checked_add(1).ok_or_else(|| {
             Refusal::bad(format!(
                 "the key {} has a version {}, after which there is none: delete that from the tokens, and the key",
@@ -161,7 +161,7 @@ impl Engine {
         let specs = [(Some(main), Role::Main), (second, Role::Mac)];
         for (spec, role) in specs {
             let Some(spec) = spec else { continue };
-            let mark = Mark {
+            let mark = KeyMark {
                 kind: key.kind,
                 role,
                 version: number,
@@ -177,8 +177,8 @@ impl Engine {
             match result {
                 Ok(object) => made.push(object),
                 Err(error) => {
-                    // Nobody may know whether that one was made: it stays intended, so that it is taken over
-                    // unused, or goes, when it is seen.
+                    // It is unknown whether the version was made. The intent stays: when the version appears, it is
+                    // adopted unused, or destroyed.
                     if !has_not_begun(&error) {
                         ids.pop();
                     }
@@ -201,8 +201,8 @@ impl Engine {
         kept
     }
 
-    /// The secret or private key that an operation makes; with the token's defaults for other uses, if it refuses to be
-    /// told which ones there are.
+    /// Makes the secret or private key. If a token refuses the uses of the template, the key gets the token's default
+    /// uses.
     async fn make_for(&self, operation: Operation) -> Result<ObjectId> {
         match self.make(operation.clone()).await {
             Err(error) if refuses_template(&error) => {
@@ -213,7 +213,7 @@ impl Engine {
         }
     }
 
-    /// The same as it is asked for.
+    /// Runs an operation that makes a key, once.
     async fn make(&self, operation: Operation) -> Result<ObjectId> {
         let made = self.change(operation).await?.into_objects()?;
         let ids = made.into_iter().map(|made| made.object.id);
@@ -222,7 +222,7 @@ impl Engine {
             .ok_or_else(|| Error::protocol("a key was made, and none was answered"))
     }
 
-    /// What was made goes again. What cannot go now is known by what was intended, and goes later.
+    /// Destroys what was made. Objects that cannot be destroyed now are found later by the intent.
     async fn take_back(&self, made: &[ObjectId], ids: Vec<Vec<u8>>) {
         for object in made {
             if let Err(error) = self.destroy(*object).await {
@@ -234,18 +234,18 @@ impl Engine {
         }
     }
 
-    /// Writes a version down, and shows it to requests.
+    /// Stores a version, and shows it to requests.
     async fn keep(
         &self,
-        key: &Key,
+        key: &ManagedKey,
         row: VersionRow,
         ids: Vec<Vec<u8>>,
-    ) -> Result<Arc<Key>, Refusal> {
+    ) -> Result<Arc<ManagedKey>, Refusal> {
         let (name, kind, settings) = (key.name.clone(), key.kind, key.settings);
         let version = self
             .store
             .run(move |store| {
-                // In this order: what is written down is made, and is not taken back any more.
+                // The order matters: a stored version is not taken back.
                 let version = keyring::load(store, kind, &row)?;
                 store.put_version(&name, kind, &settings, &row, &ids)?;
                 Ok(version)
@@ -255,19 +255,23 @@ impl Engine {
         self.keyring.find(key.name.as_str())
     }
 
-    async fn save(&self, key: &Key, settings: Settings) -> Result<Arc<Key>, Refusal> {
+    async fn save(
+        &self,
+        key: &ManagedKey,
+        settings: KeySettings,
+    ) -> Result<Arc<ManagedKey>, Refusal> {
         let (name, kind) = (key.name.clone(), key.kind);
         self.store
             .run(move |store| store.put_key(&name, kind, &settings))
             .await?;
-        self.keyring.put(Key {
+        self.keyring.put(ManagedKey {
             settings,
             ..key.clone()
         });
         self.keyring.find(key.name.as_str())
     }
 
-    /// What is gone already is gone; but the pool does not know either what only a member has that is away.
+    /// An absent object counts as destroyed; but the pool also does not know objects that only an absent member has.
     pub(super) async fn destroy(&self, object: ObjectId) -> Result<()> {
         let operation = Operation::Destroy {
             object: object.into(),
@@ -282,7 +286,7 @@ impl Engine {
         }
     }
 
-    /// Whether a token of this host has it that is away.
+    /// True if a token of this host that is away has it.
     fn may_return(&self, object: &ObjectId) -> bool {
         let catalogue = self.pool.catalogue();
         catalogue.get(object).is_some_and(|entry| {
@@ -303,13 +307,13 @@ fn without_cmac(mut operation: Operation) -> Operation {
     operation
 }
 
-/// Whether it is known that a change has touched no token.
+/// True if the change is known to have touched no token.
 fn has_not_begun(error: &Error) -> bool {
     error.scope() == Scope::Request || matches!(error.kind(), Kind::Busy | Kind::NoReplica)
 }
 
 /// All that versions are made of.
-fn objects(versions: &BTreeMap<u32, Arc<Version>>) -> Vec<ObjectId> {
+fn objects(versions: &BTreeMap<u32, Arc<KeyVersion>>) -> Vec<ObjectId> {
     versions
         .values()
         .flat_map(|version| version.objects())

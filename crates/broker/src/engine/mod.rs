@@ -1,14 +1,14 @@
-//! What a request means in operations of the pool.
+//! Requests as operations of the pool.
 //!
 //! | file | one idea |
 //! |---|---|
 //! | `call` | an operation as a future: waiting holds no thread |
 //! | `budget` | uses of GCM keys, counted over all replicas |
-//! | `keyring` | the managed keys of now |
-//! | `manage` | keys made, rotated, trimmed, deleted |
-//! | `adopt` | the store and the tokens brought together |
-//! | `external`, `spelling` | keys that others have made, and how requests name them |
-//! | `aead`, `rsa` | enciphering and deciphering |
+//! | `keyring` | the managed keys |
+//! | `manage` | making, rotating, trimming and deleting keys |
+//! | `adopt` | reconciliation of the store with the tokens |
+//! | `external`, `external_name` | keys of other programs, and their names in requests |
+//! | `aead`, `rsa` | encryption and decryption |
 //! | `sign`, `mac` | signatures and HMACs |
 
 mod adopt;
@@ -16,12 +16,12 @@ mod aead;
 mod budget;
 mod call;
 mod external;
+mod external_name;
 mod keyring;
 mod mac;
 mod manage;
 mod rsa;
 mod sign;
-mod spelling;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,17 +30,17 @@ use hsmux_audit::{Actor, Trail};
 use hsmux_pool::Pool;
 use hsmux_token::{Class, Error, Kind, ObjectId, Result};
 
-pub use aead::{Cipher, Target};
+pub use aead::{Cipher, CipherKey};
 pub use budget::Budget;
 pub(crate) use call::for_client;
-pub use external::External;
+pub use external::ExternalKey;
+pub use external_name::{is_external, key_lookup, spelling};
 pub use keyring::Keyring;
-pub use mac::Mac;
-pub use rsa::Padding;
-pub use sign::{Recipe, Scheme, verify};
-pub use spelling::{asked, is_external, spelling};
+pub use mac::HmacMechanism;
+pub use rsa::RsaPadding;
+pub use sign::{RsaScheme, SigningOptions, verify};
 
-use crate::key::{Key, Version};
+use crate::key::{KeyVersion, ManagedKey};
 use crate::refusal::Refusal;
 use crate::store::Store;
 
@@ -49,29 +49,29 @@ pub struct Engine {
     pool: Arc<Pool>,
     store: Arc<Store>,
     keyring: Keyring,
-    external: external::Index,
-    /// Held by whoever changes keys: one writer.
+    external: external::ExternalKeys,
+    /// The one writer: held during a change of keys.
     writer: tokio::sync::Mutex<()>,
-    /// For the answers to bad PKCS#1 v1.5 padding.
-    rejection: rsa::Rejection,
+    /// The substitutes for bad PKCS#1 v1.5 padding.
+    rejection: rsa::ImplicitRejection,
     audit: Arc<Trail>,
-    /// Who does what nobody has asked for.
+    /// The actor of events that no client has caused.
     own: Arc<Actor>,
 }
 
-/// How long a change may take: an RSA key is minutes on a card.
+/// The time limit of a change: an RSA key takes minutes on a card.
 const CHANGE: Duration = Duration::from_secs(600);
 
 impl Engine {
-    /// Reads the keys of the store, and those of the tokens that the store does not know. Blocks.
+    /// Reads the keys of the store, and those of the tokens that the store lacks. Blocks.
     pub fn start(pool: Arc<Pool>, store: Arc<Store>, audit: Arc<Trail>) -> Result<Arc<Self>> {
         let (user, pid) = (rustix::process::getuid(), rustix::process::getpid());
         let own = Actor::process(user.as_raw(), pid.as_raw_nonzero().get(), "hsmux broker");
         let engine = Arc::new(Self {
             keyring: Keyring::load(&store)?,
-            external: external::Index::default(),
+            external: external::ExternalKeys::default(),
             writer: tokio::sync::Mutex::new(()),
-            rejection: rsa::Rejection::new()?,
+            rejection: rsa::ImplicitRejection::new()?,
             own: Arc::new(own),
             audit,
             pool,
@@ -101,32 +101,32 @@ impl Engine {
         &self.keyring
     }
 
-    /// A managed key of which a version is left.
-    pub fn key(&self, name: &str) -> Option<Arc<Key>> {
+    /// A managed key with at least one version.
+    pub fn key(&self, name: &str) -> Option<Arc<ManagedKey>> {
         let key = self.keyring.get(name)?;
         self.is_left(&key).then_some(key)
     }
 
-    /// Those names of managed keys of which a version is left, in their order, at most so many after this one.
+    /// The names of managed keys with at least one version, in order, at most so many after this one.
     pub fn names(&self, after: &str, limit: usize, of: impl Fn(&str) -> bool) -> Vec<String> {
-        let wanted = |key: &Key| of(key.name.as_str()) && self.is_left(key);
+        let wanted = |key: &ManagedKey| of(key.name.as_str()) && self.is_left(key);
         self.keyring.names(after, limit, wanted)
     }
 
-    /// Whether the tokens have a version, or may have it: no other program has taken it from them.
-    pub fn has(&self, version: &Version) -> bool {
+    /// True if the tokens have the version, or may have it: no other program has removed it.
+    pub fn has(&self, version: &KeyVersion) -> bool {
         let catalogue = self.pool.catalogue();
         let parts = [Some(version.object), version.mac];
         !parts.iter().flatten().any(|part| catalogue.lacks(part))
     }
 
-    fn is_left(&self, key: &Key) -> bool {
+    fn is_left(&self, key: &ManagedKey) -> bool {
         key.versions.values().any(|version| self.has(version))
     }
 
-    /// The public half of a version's private key, as long as that is there: what another program has taken from the
-    /// tokens verifies nothing.
-    pub fn public_half(&self, version: &Version) -> Result<hsmux_software::PublicKey, Refusal> {
+    /// The public half of a version's private key, while that exists: if another program has removed the key, nothing
+    /// verifies.
+    pub fn public_half(&self, version: &KeyVersion) -> Result<hsmux_software::PublicKey, Refusal> {
         if !self.has(version) {
             return Err(Refusal::no_key());
         }

@@ -1,4 +1,4 @@
-//! Enciphering with the public half of an RSA key, deciphering with the private one.
+//! RSA: encryption with the public half, decryption with the private one.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -18,36 +18,36 @@ use crate::refusal::Refusal;
 
 /// How a text is padded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Padding {
+pub enum RsaPadding {
     /// OAEP (RFC 8017, section 7.1), MGF1 with the same hash.
     Oaep(Hash),
     /// PKCS#1 v1.5.
     Pkcs1,
 }
 
-/// A bad PKCS#1 v1.5 padding is answered with a text that looks like any other, always the same for the
-/// same ciphertext: nothing tells the two apart (draft-irtf-cfrg-rsa-guidance, section 7).
-pub struct Rejection {
-    /// By key: what the texts are made from.
-    secrets: Mutex<HashMap<ObjectId, Secret>>,
+/// Implicit rejection of bad PKCS#1 v1.5 padding. The answer is a text that looks like any other, always the same for
+/// the same ciphertext (draft-irtf-cfrg-rsa-guidance, section 7).
+pub struct ImplicitRejection {
+    /// By key: the secrets that the substitutes are made from.
+    secrets: Mutex<HashMap<ObjectId, RejectionSecret>>,
     /// For keys that do not sign.
-    own: Secret,
-    /// Keys and paddings that were seen to decipher.
-    readable: Mutex<HashSet<(ObjectId, Padding)>>,
-    /// By key: the hashes that its tokens have for OAEP, in the dialect's words, once somebody asked for another.
+    own: RejectionSecret,
+    /// Keys and paddings that have deciphered a text.
+    readable: Mutex<HashSet<(ObjectId, RsaPadding)>>,
+    /// By key: the hashes of its tokens for OAEP, in the dialect's words, filled when a request uses another one.
     hashes: Mutex<HashMap<ObjectId, Vec<&'static str>>>,
 }
 
-type Secret = Zeroizing<[u8; 32]>;
+type RejectionSecret = Zeroizing<[u8; 32]>;
 
-/// What a key signs for its secret, which is then the same after a restart and on every host; and for nobody else.
+/// The text that a key signs to derive its secret. The signature is the same after a restart and on every host, and
+/// only the key can make it.
 pub(super) const SIGNED: &[u8] = b"hsmux: texts in place of bad PKCS#1 v1.5 padding";
 
-/// An answer to PKCS#1 v1.5 comes at a multiple of this: a token may take longer for bad padding. The pool does the
-/// same for both.
-const BEAT: Duration = Duration::from_millis(100);
+/// The step of answer times for PKCS#1 v1.5: a token may take longer for bad padding. The pool does the same.
+const ANSWER_STEP: Duration = Duration::from_millis(100);
 
-impl Rejection {
+impl ImplicitRejection {
     pub fn new() -> Result<Self> {
         Ok(Self {
             secrets: Mutex::default(),
@@ -57,7 +57,7 @@ impl Rejection {
         })
     }
 
-    /// Of keys that are no more.
+    /// Forgets keys that have gone.
     pub fn forget_but(&self, is_there: impl Fn(&ObjectId) -> bool) {
         self.secrets.lock().retain(|key, _| is_there(key));
         self.readable.lock().retain(|(key, _)| is_there(key));
@@ -65,8 +65,8 @@ impl Rejection {
     }
 }
 
-/// What is answered in place of a text of at most `room` bytes.
-fn made_up(secret: &Secret, sealed: &[u8], room: usize) -> Vec<u8> {
+/// The substitute for a text of at most `room` bytes.
+fn made_up(secret: &RejectionSecret, sealed: &[u8], room: usize) -> Vec<u8> {
     let block = |number: u32| {
         let mut hash = Sha256::new();
         hash.update(**secret);
@@ -83,7 +83,7 @@ impl Engine {
     pub(super) async fn rsa_encrypt(
         &self,
         key: ObjectId,
-        padding: Padding,
+        padding: RsaPadding,
         plaintext: &[u8],
     ) -> Result<Vec<u8>, Refusal> {
         let public = self.public_key(key)?;
@@ -91,7 +91,7 @@ impl Engine {
         let sealed = public.encrypt(&mechanism, plaintext)?;
         let known = (key, padding);
         if !self.rejection.readable.lock().contains(&known) {
-            // No text is handed out that the tokens could not read: SoftHSM has OAEP with SHA-1 only.
+            // Texts that the tokens could not read are never handed out: SoftHSM has OAEP with SHA-1 only.
             let opened = self.with_key(Verb::Decrypt, key, mechanism, sealed.clone());
             if let Err(error) = opened.await {
                 return Err(self.unpadded(known, &error).await);
@@ -104,13 +104,13 @@ impl Engine {
     pub(super) async fn rsa_decrypt(
         &self,
         key: ObjectId,
-        padding: Padding,
+        padding: RsaPadding,
         sealed: Vec<u8>,
     ) -> Result<Bytes, Refusal> {
         let sealed = Bytes::from(sealed);
         let instead = match padding {
-            Padding::Oaep(_) => Vec::new(),
-            Padding::Pkcs1 => {
+            RsaPadding::Oaep(_) => Vec::new(),
+            RsaPadding::Pkcs1 => {
                 let room = self.public_key(key)?.signature_len().saturating_sub(11);
                 made_up(&self.rejection_secret(key).await?, &sealed, room)
             }
@@ -119,7 +119,7 @@ impl Engine {
         let opened = self
             .with_key(Verb::Decrypt, key, padding.mechanism(), sealed.clone())
             .await;
-        if padding != Padding::Pkcs1 {
+        if padding != RsaPadding::Pkcs1 {
             return match opened {
                 Err(error) => Err(self.unpadded((key, padding), &error).await),
                 Ok(opened) => Ok(opened),
@@ -129,15 +129,16 @@ impl Engine {
             Err(refusal) if refusal == unreadable() => Ok(instead.into()),
             other => other,
         };
-        let beats = begun.elapsed().as_millis() / BEAT.as_millis() + 1;
-        tokio::time::sleep_until(begun + BEAT * u32::try_from(beats).unwrap_or(u32::MAX)).await;
+        let steps = begun.elapsed().as_millis() / ANSWER_STEP.as_millis() + 1;
+        tokio::time::sleep_until(begun + ANSWER_STEP * u32::try_from(steps).unwrap_or(u32::MAX))
+            .await;
         answer
     }
 
-    /// Why a text was not deciphered: tokens refuse a hash that they do not have in the parameter as a bad argument,
-    /// and some of them a text, too.
-    async fn unpadded(&self, (key, padding): (ObjectId, Padding), error: &Error) -> Refusal {
-        let Padding::Oaep(hash) = padding else {
+    /// The reason why a text was not deciphered. Tokens refuse an unsupported hash in the parameter as a bad
+    /// argument; some of them refuse a bad text in the same way.
+    async fn unpadded(&self, (key, padding): (ObjectId, RsaPadding), error: &Error) -> Refusal {
+        let RsaPadding::Oaep(hash) = padding else {
             return judged(error);
         };
         let can_read = || self.rejection.readable.lock().contains(&(key, padding));
@@ -155,7 +156,7 @@ impl Engine {
         }
     }
 
-    /// The hashes with which the tokens read a text of our own: no list of mechanisms says that.
+    /// The hashes with which the tokens decipher a test text: the list of mechanisms does not say them.
     async fn oaep_hashes(&self, key: ObjectId) -> Result<Vec<&'static str>, Refusal> {
         if let Some(known) = self.rejection.hashes.lock().get(&key) {
             return Ok(known.clone());
@@ -163,7 +164,7 @@ impl Engine {
         let public = self.public_key(key)?;
         let mut there = Vec::new();
         for (word, hash, _) in &HASHES {
-            let mechanism = Padding::Oaep(*hash).mechanism();
+            let mechanism = RsaPadding::Oaep(*hash).mechanism();
             // A short key has no room for a long hash.
             let Ok(sealed) = public.encrypt(&mechanism, b"hsmux") else {
                 continue;
@@ -178,7 +179,7 @@ impl Engine {
         Ok(there)
     }
 
-    async fn rejection_secret(&self, key: ObjectId) -> Result<Secret> {
+    async fn rejection_secret(&self, key: ObjectId) -> Result<RejectionSecret> {
         if let Some(known) = self.rejection.secrets.lock().get(&key) {
             return Ok(known.clone());
         }
@@ -194,7 +195,7 @@ impl Engine {
     }
 }
 
-impl Padding {
+impl RsaPadding {
     fn mechanism(self) -> Mechanism {
         match self {
             Self::Pkcs1 => Mechanism::plain(ck::CKM_RSA_PKCS),
@@ -210,7 +211,7 @@ impl Padding {
     }
 }
 
-/// What tokens say of a parameter with a hash that they do not have.
+/// Errors of tokens for a parameter with an unsupported hash.
 pub(super) fn refuses_parameter(error: &Error) -> bool {
     matches!(
         error.code(),
@@ -236,10 +237,13 @@ mod tests {
             class: Class::PRIVATE_KEY,
             name: [byte; 32],
         });
-        let rejection = Rejection::new().unwrap();
+        let rejection = ImplicitRejection::new().unwrap();
         for key in [stays, gone] {
-            rejection.secrets.lock().insert(key, Secret::default());
-            rejection.readable.lock().insert((key, Padding::Pkcs1));
+            rejection
+                .secrets
+                .lock()
+                .insert(key, RejectionSecret::default());
+            rejection.readable.lock().insert((key, RsaPadding::Pkcs1));
             rejection.hashes.lock().insert(key, vec!["sha1"]);
         }
         rejection.forget_but(|key| *key == stays);
@@ -250,7 +254,7 @@ mod tests {
                 .readable
                 .lock()
                 .iter()
-                .eq([&(stays, Padding::Pkcs1)])
+                .eq([&(stays, RsaPadding::Pkcs1)])
         );
     }
 }

@@ -13,25 +13,25 @@ use crate::refusal::Refusal;
 
 /// How an RSA key signs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scheme {
+pub enum RsaScheme {
     /// RSASSA-PSS with so many bytes of salt; `None`: as many as fit, and any when verifying.
     Pss(Option<u64>),
     /// RSASSA-PKCS1-v1_5.
     Pkcs1,
 }
 
-/// How data becomes what a token signs.
+/// The parameters of a signature.
 #[derive(Clone, Copy, Debug)]
-pub struct Recipe {
-    /// By which hash; `None`: the data is signed as it is, as PKCS#1 v1.5 can.
+pub struct SigningOptions {
+    /// The hash; `None`: the data is signed without one, as PKCS#1 v1.5 can.
     pub hash: Option<Hash>,
-    /// Whether the data is the hash already.
+    /// True if the data is the hash already.
     pub prehashed: bool,
     /// For RSA.
-    pub scheme: Scheme,
+    pub scheme: RsaScheme,
 }
 
-impl Recipe {
+impl SigningOptions {
     /// The mechanism and what it takes.
     fn apply<'a>(
         &self,
@@ -75,8 +75,8 @@ impl Recipe {
     fn mechanism(&self, shape: Shape, key: &PublicKey) -> Result<Mechanism, Refusal> {
         Ok(match (shape, self.scheme) {
             (Shape::Ecdsa(_), _) => Mechanism::plain(ck::CKM_ECDSA),
-            (Shape::Rsa { .. }, Scheme::Pkcs1) => Mechanism::plain(ck::CKM_RSA_PKCS),
-            (Shape::Rsa { .. }, Scheme::Pss(salt)) => {
+            (Shape::Rsa { .. }, RsaScheme::Pkcs1) => Mechanism::plain(ck::CKM_RSA_PKCS),
+            (Shape::Rsa { .. }, RsaScheme::Pss(salt)) => {
                 let hash = self
                     .hash
                     .ok_or_else(|| Refusal::bad("PSS needs a hash_algorithm"))?;
@@ -111,12 +111,12 @@ fn pss(hash: Hash, salt: u64) -> Mechanism {
 }
 
 impl Engine {
-    /// A signature as PKCS#11 has it: of a curve r and s, each as long as the other.
+    /// A signature in the form of PKCS#11: for a curve, r and s of equal length.
     pub async fn sign(
         &self,
         (object, shape): (ObjectId, Shape),
         public: &PublicKey,
-        recipe: Recipe,
+        recipe: SigningOptions,
         data: &[u8],
     ) -> Result<Bytes, Refusal> {
         let (mechanism, input) = recipe.apply(shape, public, data)?;
@@ -139,18 +139,19 @@ impl Engine {
     }
 }
 
-/// Whether a signature is of this key and this data.
+/// Verifies a signature of this key over this data.
 pub fn verify(
     shape: Shape,
     public: &PublicKey,
-    recipe: Recipe,
+    recipe: SigningOptions,
     data: &[u8],
     signature: &[u8],
 ) -> Result<bool, Refusal> {
     let (mut mechanism, input) = recipe.apply(shape, public, data)?;
     let mut fits = || {
-        if let (Params::Pss(params), Scheme::Pss(None)) = (&mut mechanism.params, recipe.scheme) {
-            // The signature says it; what says nothing is no signature, with any salt.
+        if let (Params::Pss(params), RsaScheme::Pss(None)) = (&mut mechanism.params, recipe.scheme)
+        {
+            // The signature shows the salt; one without a salt inside is no signature at all.
             params.salt = public.salt(params, signature)?.unwrap_or(params.salt);
         }
         public.verify(&mechanism, &input, signature)

@@ -11,8 +11,8 @@ use axum::http::Uri;
 use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
 
-use super::limits::Admitted;
-use super::{Broker, Call, health, reply};
+use super::limits::AdmittedRequest;
+use super::{ApiCall, Broker, health, reply};
 use crate::engine::for_client;
 use crate::refusal::Refusal;
 use crate::transit::{Reply, certificate, crypt, hmac, keys, plain, sign};
@@ -68,9 +68,9 @@ pub fn app(broker: Arc<Broker>) -> Router {
         .with_state(broker)
 }
 
-/// The dialect's clients write with POST and with PUT.
+/// A route for POST and PUT: the dialect's clients use both.
 fn on<Answer>(
-    handler: impl Fn(Call) -> Answer + Clone + Send + Sync + 'static,
+    handler: impl Fn(ApiCall) -> Answer + Clone + Send + Sync + 'static,
 ) -> MethodRouter<Arc<Broker>>
 where
     Answer: Future<Output = Result<Reply, Refusal>> + Send + 'static,
@@ -82,22 +82,22 @@ where
 /// An answer on its way.
 type Answered = Pin<Box<dyn Future<Output = Response> + Send>>;
 
-/// A handler of a call as axum has them.
+/// An axum handler for a call.
 fn act<Answer>(
-    handler: impl Fn(Call) -> Answer + Clone + Send + Sync + 'static,
-) -> impl Fn(Call) -> Answered + Clone + Send + Sync + 'static
+    handler: impl Fn(ApiCall) -> Answer + Clone + Send + Sync + 'static,
+) -> impl Fn(ApiCall) -> Answered + Clone + Send + Sync + 'static
 where
     Answer: Future<Output = Result<Reply, Refusal>> + Send + 'static,
 {
-    move |call: Call| {
+    move |call: ApiCall| {
         let handler = handler.clone();
         Box::pin(async move {
             let (id, broker) = (call.id().to_owned(), Arc::clone(call.broker()));
             let (trace, admitted) = (call.trace.clone(), call.admitted.clone());
             let _in_flight = broker.metrics.request();
-            // Made where it is waited for: what is passed on is copied.
+            // Pinned here: passing it on would copy it.
             let answer = pin!(handler(call));
-            let client = admitted.as_deref().map_or(0, Admitted::client);
+            let client = admitted.as_deref().map_or(0, AdmittedRequest::client);
             let answer = traces::follow(trace.clone(), for_client(client, answer));
             let mut answer = match answer.await {
                 Ok(reply) => reply::write(&id, reply),
@@ -111,7 +111,7 @@ where
     }
 }
 
-async fn readings(call: Call) -> Response {
+async fn readings(call: ApiCall) -> Response {
     let (broker, trace) = (Arc::clone(call.broker()), call.trace.clone());
     let admitted = match call.admitted.clone() {
         Some(admitted) => Ok(admitted),
@@ -129,9 +129,9 @@ async fn readings(call: Call) -> Response {
     reply::traced(trace.as_deref(), answer)
 }
 
-/// An answer which its request holds, and costs what it costs, until the client has taken it; if it has no room, a
-/// refusal in its place.
-fn held(broker: &Broker, admitted: Arc<Admitted>, mut answer: Response) -> Response {
+/// An answer that holds its request and its memory until the client has taken it. Without memory for it a refusal
+/// takes its place.
+fn held(broker: &Broker, admitted: Arc<AdmittedRequest>, mut answer: Response) -> Response {
     let bytes = answer.body().size_hint().lower();
     if let Err(refusal) = admitted.hold_answer(usize::try_from(bytes).unwrap_or(usize::MAX)) {
         answer = reply::counted(broker, &refusal);
@@ -140,9 +140,9 @@ fn held(broker: &Broker, admitted: Arc<Admitted>, mut answer: Response) -> Respo
     answer
 }
 
-/// LIST is no method that a router knows: it comes by the fallback.
+/// The router does not know the method LIST; the fallback handles it.
 fn all_keys() -> MethodRouter<Arc<Broker>> {
-    let list = act(|call: Call| async move {
+    let list = act(|call: ApiCall| async move {
         let asked = match call.method().as_str() {
             "LIST" => true,
             "GET" => call.query("list") == Some("true"),
@@ -166,12 +166,12 @@ fn one_key() -> MethodRouter<Arc<Broker>> {
 mod tests {
     use super::*;
 
-    fn size<Answer>(_: impl Fn(Call) -> Answer) -> usize {
+    fn size<Answer>(_: impl Fn(ApiCall) -> Answer) -> usize {
         size_of::<Answer>()
     }
 
-    /// Each request makes room for one, and copies it there. A future that is passed on by value, and not pinned where it
-    /// is made, has twice the size in each that waits for it.
+    /// Each request allocates and copies the future. A future that is passed on by value doubles the size of each
+    /// future that waits for it.
     #[test]
     fn what_is_asked_for_again_and_again_waits_in_little_room() {
         let sizes = [

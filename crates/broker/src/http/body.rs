@@ -1,4 +1,4 @@
-//! The body of a request: no longer than it may be, no slower, and only while there is room for it.
+//! The body of a request, with limits on its length, time and memory.
 
 use std::pin::pin;
 
@@ -8,13 +8,13 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 
-use super::Call;
-use super::limits::Admitted;
+use super::ApiCall;
+use super::limits::AdmittedRequest;
 use crate::refusal::Refusal;
 use crate::traces;
 
-impl Call {
-    /// The body. An empty one is an empty object, and so is `null`: the dialect's own clients send it.
+impl ApiCall {
+    /// Reads the body. An empty one means an empty object, and so does `null`, which the dialect's own clients send.
     pub async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Refusal> {
         let bytes = match self.body.get_mut().take() {
             Some(body) => traces::timed("body", pin!(self.collect(body))).await?,
@@ -36,7 +36,7 @@ impl Call {
     async fn collect(&self, body: Body) -> Result<Bytes, Refusal> {
         let usage = self.broker.usage.load_full();
         let limits = usage.limits();
-        let own = self.admitted.as_deref().map(Admitted::max_body);
+        let own = self.admitted.as_deref().map(AdmittedRequest::max_body);
         let longest = own.unwrap_or(limits.each.max_body);
         let too_long = || {
             let message = format!("a request has at most {longest} bytes");
@@ -53,8 +53,8 @@ impl Call {
         })
     }
 
-    /// Part by part, as far as there is room. Each is copied: a part of one byte keeps the buffer that it was read into,
-    /// which is not charged.
+    /// Gathers the parts within the memory limit. Each is copied: a part of one byte would keep its whole read
+    /// buffer, which is not charged.
     async fn gather(
         &self,
         mut body: Limited<Body>,
@@ -82,8 +82,8 @@ impl Call {
     }
 }
 
-/// How many bytes of capacity to add for a part: doubled, so that few bytes are copied again, but never more than the
-/// whole body may have.
+/// The capacity to add for a part, in bytes. Capacity doubles, to copy few bytes again, but never exceeds the longest
+/// possible body.
 fn growth(whole: &Vec<u8>, part: usize, to_come: Option<u64>) -> usize {
     let needed = whole.len() + part;
     if needed <= whole.capacity() {

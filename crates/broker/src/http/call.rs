@@ -1,4 +1,4 @@
-//! A request: who it is, what it may. Nothing of its body is read before that is known.
+//! A request: its client and its rights. Its body is read only after both are known.
 
 use std::net::IpAddr;
 use std::pin::pin;
@@ -15,12 +15,12 @@ use hsmux_traces::Trace;
 use parking_lot::Mutex;
 
 use super::identify::identify;
-use super::limits::Admitted;
+use super::limits::AdmittedRequest;
 use super::{Broker, reply};
-use crate::auth::Client;
+use crate::auth::ClientIdentity;
 use crate::engine::Engine;
 use crate::key::KeyName;
-use crate::metrics::Series;
+use crate::metrics::KeySeries;
 use crate::random::request_name;
 use crate::refusal::Refusal;
 use crate::traces;
@@ -30,21 +30,21 @@ use crate::traces;
 pub struct Peer {
     /// `192.0.2.7:50412`, or `unix`.
     pub address: String,
-    /// The first part of that; `None`: this machine.
+    /// The IP address; `None`: this machine.
     pub ip: Option<IpAddr>,
-    /// Whether it is HTTPS.
+    /// True for HTTPS.
     pub secure: bool,
-    /// What the connection has shown: a certificate, a user id.
+    /// The identities of the connection: a certificate, a user id.
     pub identities: Vec<String>,
 }
 
-/// A request of a client that is known as far as it has shown who it is.
-pub struct Call {
+/// A request with its client, as far as the client has identified itself.
+pub struct ApiCall {
     pub(super) broker: Arc<Broker>,
-    client: Client,
-    pub(super) admitted: Option<Arc<Admitted>>,
+    client: ClientIdentity,
+    pub(super) admitted: Option<Arc<AdmittedRequest>>,
     peer: Arc<Peer>,
-    /// Made once somebody has to know who it was.
+    /// Made on first use.
     actor: OnceLock<Arc<Actor>>,
     id: String,
     method: Method,
@@ -52,17 +52,17 @@ pub struct Call {
     name: String,
     variant: Option<String>,
     source: Option<String>,
-    /// Where uses of the key are counted, once there is one.
-    pub(super) series: OnceLock<Arc<Series>>,
-    /// The key that it means, where others have made that.
+    /// The metrics of the key, from the first use on.
+    pub(super) series: OnceLock<Arc<KeySeries>>,
+    /// The external key that it names.
     pub(super) object: OnceLock<ObjectId>,
     /// If it is traced.
     pub(super) trace: Option<Arc<Trace>>,
-    /// Behind a lock only because a body alone cannot be shared.
+    /// Behind a lock only because a body alone is not `Sync`.
     pub(super) body: Mutex<Option<Body>>,
 }
 
-impl FromRequest<Arc<Broker>> for Call {
+impl FromRequest<Arc<Broker>> for ApiCall {
     type Rejection = Response;
 
     async fn from_request(request: Request, broker: &Arc<Broker>) -> Result<Self, Response> {
@@ -72,7 +72,7 @@ impl FromRequest<Arc<Broker>> for Call {
     }
 }
 
-impl Call {
+impl ApiCall {
     async fn read(request: Request, broker: &Arc<Broker>) -> Result<Self, Refusal> {
         use axum::RequestExt;
         let (mut request, id) = (request, request_id()?);
@@ -92,7 +92,7 @@ impl Call {
             .unwrap_or_default();
         let trace = traces::current();
         if let Some(trace) = &trace {
-            // By which the audit trail and the answer know it.
+            // The id in the audit trail and in the answer.
             trace.say("hsmux.request_id", id.clone());
             // Other names of keys are the client's own words.
             if name.parse::<KeyName>().is_ok() {
@@ -121,7 +121,7 @@ impl Call {
         })
     }
 
-    /// Refuses what no policy allows with this key, and has it on the trail.
+    /// Refuses what no policy allows with this key; the refusal goes to the trail.
     pub fn may(&self, action: Action) -> Result<(), Refusal> {
         let admitted = self.may_within(action);
         if let Err(refusal) = &admitted {
@@ -130,13 +130,13 @@ impl Call {
         admitted
     }
 
-    /// The same within an operation, which has its own line on the trail.
+    /// The same within an operation, which writes its own line.
     pub fn may_within(&self, action: Action) -> Result<(), Refusal> {
         let policy = self.broker.policy.load();
         policy.admit(&self.client, action, &self.name)
     }
 
-    /// What all requests share.
+    /// The state that all requests share.
     pub fn broker(&self) -> &Arc<Broker> {
         &self.broker
     }
@@ -146,22 +146,22 @@ impl Call {
         &self.broker.engine
     }
 
-    /// Who asks.
-    pub fn client(&self) -> &Client {
+    /// The client.
+    pub fn client(&self) -> &ClientIdentity {
         &self.client
     }
 
-    /// What it may cost; `None`: it is of somebody whom no policy allows anything.
-    pub fn admitted(&self) -> Option<&Admitted> {
+    /// The client's quota; `None` for a client that no policy names.
+    pub fn admitted(&self) -> Option<&AdmittedRequest> {
         self.admitted.as_deref()
     }
 
-    /// Where the request has come from.
+    /// The other end of the connection.
     pub(super) fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    /// Who asks, as the trail has it.
+    /// The client, for the trail.
     pub(super) fn actor(&self) -> &Arc<Actor> {
         self.actor.get_or_init(|| {
             let actor = Actor::client(self.client.to_string(), &self.peer.address);
@@ -184,12 +184,12 @@ impl Call {
         &self.name
     }
 
-    /// The other word in the path: a hash, a number, a kind of answer.
+    /// The other word of the path: a hash, a number, or a variant.
     pub fn variant(&self) -> Option<&str> {
         self.variant.as_deref()
     }
 
-    /// Where random bytes are to come from, as the path says.
+    /// The source of random bytes in the path.
     pub fn source(&self) -> Option<&str> {
         self.source.as_deref()
     }
@@ -201,9 +201,8 @@ impl Call {
     }
 }
 
-/// Headers that ask for what is not here, and the values of each that ask for nothing. An answer that was to be
-/// wrapped in a token of one use would be shown in plain to those whom the client has not trusted with it; a key of
-/// another namespace is another key.
+/// Headers that ask for unsupported features, with the values that ask for nothing. A wrapped answer would go out in
+/// plain, to readers that the client does not trust. A key of another namespace is another key.
 const NOT_HERE: [(&str, &[&str], &str); 2] = [
     (
         "x-vault-wrap-ttl",

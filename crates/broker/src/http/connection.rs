@@ -18,68 +18,68 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tower::ServiceExt;
 
-use super::connections::Place;
-use super::limits::Admitted;
-use super::patience::Patient;
-use super::sent::Sent;
-use super::unread;
+use super::answer_body::AnswerBody;
+use super::connections::ConnectionSlot;
+use super::limits::AdmittedRequest;
+use super::timeout_stream::TimeoutStream;
+use super::unread_body;
 use super::{Broker, Peer};
 
 /// Requests of one HTTP/2 connection at once.
 const STREAMS: u32 = 256;
 
-/// Bytes of its body that one request may send before they are read, and all requests of a connection together: they
-/// count as memory of the request once they are read.
+/// Unread bytes of one request's body, and of all bodies of a connection: once read, they count as memory of the
+/// request.
 const UPLOAD: u32 = 128 << 10;
 const UPLOADS: u32 = 2 * UPLOAD;
 
-/// A connection that is to end and on which nothing runs is given so long for its last words.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// The time for the last bytes of an idle connection that is to close.
+const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
-/// Serves it. `closing` becomes true when the service ends: then what runs is the last.
+/// Serves the connection. `closing` becomes true when the service ends: then the running requests are the last.
 pub async fn serve(
     app: Router,
     broker: &Arc<Broker>,
-    stream: Patient<impl AsyncRead + AsyncWrite + Unpin + Send + 'static>,
+    stream: TimeoutStream<impl AsyncRead + AsyncWrite + Unpin + Send + 'static>,
     peer: Peer,
-    place: &Place,
+    slot: &ConnectionSlot,
     mut closing: watch::Receiver<bool>,
 ) {
-    let (peer, activity) = (Arc::new(peer), Arc::clone(place.activity()));
-    let leaving = place.leaving();
+    let (peer, activity) = (Arc::new(peer), Arc::clone(slot.activity()));
+    let leaving = slot.leaving();
     let service = service_fn(move |mut request: Request<Incoming>| {
         let running = activity.begin();
         let (one_by_one, leaving) = (request.version() < Version::HTTP_2, Arc::clone(&leaving));
         request.extensions_mut().insert(Arc::clone(&peer));
-        let (request, rest) = unread::lend(request);
+        let (request, rest) = unread_body::lend(request);
         let answer = app.clone().oneshot(request);
         async move {
             let Ok(mut answer) = answer.await;
-            // Also of HTTP/2, where clients take a stream for broken that is reset before its answer.
+            // HTTP/2 also needs this: clients take a stream for broken that is reset before its answer.
             let whole = rest.read_out().await;
             let last = one_by_one && (leaving.load(Ordering::Acquire) || !whole);
             if last {
                 let close = HeaderValue::from_static("close");
                 answer.headers_mut().insert(header::CONNECTION, close);
             }
-            let admitted = answer.extensions_mut().remove::<Arc<Admitted>>();
-            Ok::<_, Infallible>(answer.map(|body| Sent::new(body, running, admitted)))
+            let admitted = answer.extensions_mut().remove::<Arc<AdmittedRequest>>();
+            Ok::<_, Infallible>(answer.map(|body| AnswerBody::new(body, running, admitted)))
         }
     });
     let builder = builder();
-    let heads = head_limit(broker, place);
+    let heads = head_limit(broker, slot);
     let broker = Arc::clone(broker);
     let stream = FloodGuard::for_client(stream, move || broker.metrics.flooded()).with_heads(heads);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let mut ending = false;
     loop {
         tokio::select! {
-            // A client that breaks off is its own affair.
+            // A client may close its connection at any time.
             _ = connection.as_mut() => return,
-            () = place.told_to_go() => if place.activity().is_quiet() { return },
-            () = said(&mut closing), if !ending => {}
-            () = tokio::time::sleep(LAST_WORDS), if ending => {
-                if place.activity().is_quiet() { return }
+            () = slot.evicted() => if slot.activity().is_quiet() { return },
+            () = wait_until_set(&mut closing), if !ending => {}
+            () = tokio::time::sleep(CLOSE_GRACE), if ending => {
+                if slot.activity().is_quiet() { return }
             }
         }
         ending = true;
@@ -87,10 +87,10 @@ pub async fn serve(
     }
 }
 
-/// What the connection holds of heads of HTTP/1.1.
-fn head_limit(broker: &Arc<Broker>, place: &Place) -> HeadLimit {
+/// The memory of the connection for heads of HTTP/1.1.
+fn head_limit(broker: &Arc<Broker>, slot: &ConnectionSlot) -> HeadLimit {
     let heads = Arc::clone(broker.usage.load().heads());
-    let (activity, broker) = (Arc::clone(place.activity()), Arc::clone(broker));
+    let (activity, broker) = (Arc::clone(slot.activity()), Arc::clone(broker));
     let requests = move || Requests {
         begun: activity.requests(),
         is_under_way: !activity.is_quiet(),
@@ -98,14 +98,14 @@ fn head_limit(broker: &Arc<Broker>, place: &Place) -> HeadLimit {
     HeadLimit::new(heads, requests, move || broker.metrics.no_memory())
 }
 
-/// Waits for the word; whoever would say it being gone is as good.
-pub async fn said(word: &mut watch::Receiver<bool>) {
+/// Waits until the flag is set, or its sender is gone.
+pub async fn wait_until_set(word: &mut watch::Receiver<bool>) {
     let _ = word.wait_for(|said| *said).await;
 }
 
 fn builder() -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    // How long a head may take is the stream's to say.
+    // The stream limits the time of a head.
     builder
         .http1()
         .timer(TokioTimer::new())

@@ -11,72 +11,74 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 /// All connections of all listeners.
 pub struct Connections {
     most: usize,
-    places: Arc<Semaphore>,
-    open: Mutex<HashMap<u64, Arc<Activity>>>,
+    slots: Arc<Semaphore>,
+    open: Mutex<HashMap<u64, Arc<ConnectionActivity>>>,
     next: AtomicU64,
     leaving: Arc<AtomicBool>,
 }
 
-/// A connection's place among them, until this is dropped.
-pub struct Place {
+/// The slot of a connection, until this is dropped.
+pub struct ConnectionSlot {
     all: Arc<Connections>,
     number: u64,
-    activity: Arc<Activity>,
+    activity: Arc<ConnectionActivity>,
     _permit: OwnedSemaphorePermit,
 }
 
-/// What a connection does.
-pub struct Activity {
+/// The activity of one connection.
+pub struct ConnectionActivity {
     opened: Instant,
     /// Requests whose answer the client has not taken.
     running: AtomicUsize,
-    /// Those of them that have no answer yet.
+    /// Requests without an answer yet.
     owed: AtomicUsize,
-    /// Whether there are bytes that the client does not take.
+    /// True while there are bytes that the client does not take.
     stuck: AtomicBool,
     /// Requests so far.
     requests: AtomicUsize,
-    /// When the client has taken something last, in milliseconds after `opened`.
+    /// The time of the last bytes that the client has taken, in milliseconds after `opened`.
     moved: AtomicU64,
     told: AtomicBool,
     go: Notify,
 }
 
 /// A request that runs on a connection, until this is dropped.
-pub struct Running {
-    activity: Arc<Activity>,
+pub struct RunningRequest {
+    activity: Arc<ConnectionActivity>,
     owed: bool,
 }
 
-/// How long one that was told to go is waited for before another one is told, too.
-const A_MOMENT: Duration = Duration::from_millis(50);
+/// A connection that was told to close has so long, before another one is told.
+const EVICTION_WAIT: Duration = Duration::from_millis(50);
 
 impl Connections {
     /// Places for so many.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
             most,
-            places: Arc::new(Semaphore::new(most)),
+            slots: Arc::new(Semaphore::new(most)),
             open: Mutex::default(),
             next: AtomicU64::new(0),
             leaving: Arc::default(),
         })
     }
 
-    /// A place for a new connection. Where there is none the one that has been idle longest loses its own;
-    /// where all are busy, this waits.
-    pub async fn place(self: &Arc<Self>) -> Place {
+    /// A slot for a new connection. If all are taken, the longest idle connection loses its slot; if all are busy,
+    /// this waits.
+    pub async fn slot(self: &Arc<Self>) -> ConnectionSlot {
         let permit = loop {
-            let places = || Arc::clone(&self.places);
-            if let Ok(permit) = places().try_acquire_owned() {
+            let slots = || Arc::clone(&self.slots);
+            if let Ok(permit) = slots().try_acquire_owned() {
                 break permit;
             }
             self.make_room();
-            if let Ok(Ok(permit)) = tokio::time::timeout(A_MOMENT, places().acquire_owned()).await {
+            if let Ok(Ok(permit)) =
+                tokio::time::timeout(EVICTION_WAIT, slots().acquire_owned()).await
+            {
                 break permit;
             }
         };
-        let activity = Arc::new(Activity {
+        let activity = Arc::new(ConnectionActivity {
             opened: Instant::now(),
             running: AtomicUsize::new(0),
             owed: AtomicUsize::new(0),
@@ -88,7 +90,7 @@ impl Connections {
         });
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.open.lock().insert(number, Arc::clone(&activity));
-        Place {
+        ConnectionSlot {
             all: Arc::clone(self),
             number,
             activity,
@@ -96,16 +98,16 @@ impl Connections {
         }
     }
 
-    /// From now on each answer says that it is the last of its connection.
+    /// From now on each answer closes its connection.
     pub fn leave(&self) {
         self.leaving.store(true, Ordering::Release);
     }
 
-    /// Waits until there is none any more.
+    /// Waits until no connection is left.
     pub async fn ended(&self) {
         let all = u32::try_from(self.most).unwrap_or(u32::MAX);
-        // An error would say that the places are closed, which they never are.
-        let _ = self.places.acquire_many(all).await;
+        // The semaphore is never closed, so there is no error.
+        let _ = self.slots.acquire_many(all).await;
     }
 
     fn make_room(&self) {
@@ -120,52 +122,52 @@ impl Connections {
     }
 }
 
-impl Place {
-    /// What the connection does.
-    pub fn activity(&self) -> &Arc<Activity> {
+impl ConnectionSlot {
+    /// The activity of the connection.
+    pub fn activity(&self) -> &Arc<ConnectionActivity> {
         &self.activity
     }
 
-    /// Waits for the word that it has to make room.
-    pub async fn told_to_go(&self) {
+    /// Waits until it has to make room.
+    pub async fn evicted(&self) {
         self.activity.go.notified().await;
     }
 
-    /// Whether the service is about to end.
+    /// True if the service is about to end.
     pub fn leaving(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.all.leaving)
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.all.open.lock().remove(&self.number);
     }
 }
 
-impl Activity {
+impl ConnectionActivity {
     /// A request begins.
-    pub fn begin(self: &Arc<Self>) -> Running {
+    pub fn begin(self: &Arc<Self>) -> RunningRequest {
         self.running.fetch_add(1, Ordering::AcqRel);
         self.owed.fetch_add(1, Ordering::AcqRel);
         self.requests.fetch_add(1, Ordering::AcqRel);
-        Running {
+        RunningRequest {
             activity: Arc::clone(self),
             owed: true,
         }
     }
 
-    /// Whether no request runs, and the client has taken all answers.
+    /// True if no request runs and the client has taken all answers.
     pub fn is_quiet(&self) -> bool {
         self.running.load(Ordering::Acquire) == 0 && !self.stuck.load(Ordering::Acquire)
     }
 
-    /// Whether the client waits for us.
+    /// True if the client waits for an answer.
     pub fn is_owed(&self) -> bool {
         self.owed.load(Ordering::Acquire) > 0
     }
 
-    /// There are bytes that the client does not take; or it has taken some of them.
+    /// Notes that the client takes no bytes, or takes some again.
     pub fn stuck(&self, stuck: bool) {
         self.moved();
         self.stuck.store(stuck, Ordering::Release);
@@ -183,14 +185,14 @@ impl Activity {
         self.requests.load(Ordering::Acquire)
     }
 
-    /// When it was opened, or the client has taken something last.
+    /// The time when it was opened, or when the client last took something.
     pub fn quiet_since(&self) -> Instant {
         self.opened + Duration::from_millis(self.moved.load(Ordering::Acquire))
     }
 }
 
-impl Running {
-    /// There is an answer: from now on the client is waited for.
+impl RunningRequest {
+    /// The answer is there: from now on the broker waits for the client.
     pub fn answered(&mut self) {
         if std::mem::take(&mut self.owed) {
             self.moved();
@@ -204,7 +206,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningRequest {
     fn drop(&mut self) {
         self.answered();
         self.moved();
@@ -219,18 +221,18 @@ mod tests {
     #[tokio::test]
     async fn the_one_that_was_idle_longest_makes_room() {
         let all = Connections::new(3);
-        let busy = all.place().await;
+        let busy = all.slot().await;
         let _running = busy.activity().begin();
-        let (second, third) = (all.place().await, all.place().await);
-        // Both are as old by the clock's grain: the third has done something since.
+        let (second, third) = (all.slot().await, all.slot().await);
+        // Both have the same age by the clock's resolution; the third has been active since.
         while second.activity().quiet_since() == third.activity().quiet_since() {
             drop(third.activity().begin());
         }
         let newcomer = tokio::spawn({
             let all = Arc::clone(&all);
-            async move { all.place().await }
+            async move { all.slot().await }
         });
-        second.told_to_go().await;
+        second.evicted().await;
         drop(second);
         let newcomer = newcomer.await.unwrap();
         assert!(!busy.activity().told.load(Ordering::Acquire));

@@ -1,34 +1,34 @@
-//! What is denied, as the trail has it: of strangers the first of each address, of who is known the first hundred,
-//! and how many more there were in the minute after. Nobody who may do nothing fills the trail.
+//! Denials on the trail: for strangers the first of each address, for known clients the first hundred, then a count
+//! for each minute. A client without rights cannot fill the trail.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use hsmux_audit::{Actor, Count, Event, Repeats};
+use hsmux_audit::{Actor, Event, RepeatCount, Repeats};
 
 use super::limits::{Address, network};
-use crate::auth::Client;
+use crate::auth::ClientIdentity;
 
-/// Addresses and clients of now, each with what has been denied since its first.
+/// Current addresses and clients, each with its denials since the first.
 #[derive(Default)]
 pub struct Denials {
     strangers: Repeats<IpAddr>,
     known: Repeats<String>,
 }
 
-/// So many of one who is known have a line of their own.
+/// So many denials of a known client have a line each.
 const LINES: u64 = 100;
 
 impl Denials {
-    /// Counts a denial; whether it is one that has a line of its own.
-    pub fn has_line(&self, client: &Client, address: Address) -> bool {
+    /// Counts a denial; returns whether it gets a line of its own.
+    pub fn has_line(&self, client: &ClientIdentity, address: Address) -> bool {
         if client.is_known() {
             return self.known.is_among(Some(client.name().to_owned()), LINES);
         }
         self.strangers.is_first(network(address))
     }
 
-    /// What was counted of those whose minute is over; of all at the end.
+    /// The counts of all whose minute is over, or of all at the end.
     pub fn lines(&self, end: bool) -> Vec<Event> {
         let strangers = self.strangers.over(end).into_iter();
         let strangers = strangers.map(|(address, count)| {
@@ -48,7 +48,7 @@ impl Denials {
     }
 }
 
-fn line(actor: Actor, count: Count) -> Event {
+fn line(actor: Actor, count: RepeatCount) -> Event {
     Event::act(&Arc::new(actor), "broker-denied", count.fields()).outcome("permission denied")
 }
 
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn the_first_of_each_address_and_the_number_of_the_others() {
         let denials = Denials::default();
-        let nobody = Client::new(Vec::new());
+        let nobody = ClientIdentity::new(Vec::new());
         let [one, other] = ["192.0.2.1", "192.0.2.2"].map(|ip| ip.parse::<IpAddr>().ok());
         let has_line = |address| denials.has_line(&nobody, address);
         assert!(has_line(one) && has_line(other));
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn the_first_hundred_of_a_client_and_the_number_of_the_others() {
         let denials = Denials::default();
-        let [one, other] = ["cn:one", "uid:7"].map(|name| Client::new(vec![name.into()]));
+        let [one, other] = ["cn:one", "uid:7"].map(|name| ClientIdentity::new(vec![name.into()]));
         let lines = (0..LINES + 3).filter(|_| denials.has_line(&one, None));
         assert_eq!(lines.count() as u64, LINES);
         assert!(denials.has_line(&other, None), "another's lines");

@@ -1,10 +1,10 @@
-//! Whether it lives and serves, and who the client is.
+//! Liveness, readiness, and `lookup-self`.
 
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::json;
 
-use super::{Broker, Call, reply};
+use super::{ApiCall, Broker, reply};
 use crate::auth::Lifetime;
 use crate::refusal::Refusal;
 use crate::store::now;
@@ -36,12 +36,12 @@ pub fn dialect() -> Response {
 }
 
 /// `auth/token/lookup-self`: who the client is.
-pub fn lookup_self(call: &Call) -> Result<Reply, Refusal> {
+pub fn lookup_self(call: &ApiCall) -> Result<Reply, Refusal> {
     if !call.client().is_known() {
         return Err(Refusal::denied());
     }
     let Lifetime { created, expires } = call.client().token().unwrap_or_default();
-    // As in the dialect, 0 stands for a token that does not expire.
+    // 0 means a token that does not expire, as in the dialect.
     let seconds = |since: u64| expires.map_or(0, |expires| expires.saturating_sub(since));
     Ok(Reply::ok([
         ("id", "".into()),

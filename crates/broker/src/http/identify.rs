@@ -1,21 +1,21 @@
-//! Who a request is of: what its connection has shown, and the token in its head.
+//! Identification of a request's client, by its connection and the token in its head.
 
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 
-use super::limits::Admitted;
+use super::limits::AdmittedRequest;
 use super::{Broker, Peer};
-use crate::auth::{Client, Lifetime, TokenOwner};
-use crate::deed::blocking;
+use crate::audited_change::blocking;
+use crate::auth::{ClientIdentity, Lifetime, TokenOwner};
 use crate::refusal::Refusal;
 
-/// The client, and its request's place among its others; nobody has none, whom no policy allows anything.
+/// The client, and its admitted request; a client that no policy names has none.
 pub async fn identify(
     broker: &Arc<Broker>,
     headers: &HeaderMap,
     peer: &Peer,
-) -> Result<(Client, Option<Admitted>), Refusal> {
+) -> Result<(ClientIdentity, Option<AdmittedRequest>), Refusal> {
     let usage = broker.usage.load_full();
     let mut identities = peer.identities.clone();
     let token = shown(headers);
@@ -29,11 +29,11 @@ pub async fn identify(
     }
     let lifetime = owner.as_ref().map(|owner| owner.lifetime);
     identities.splice(0..0, owner.map(|owner| owner.name));
-    let client = Client::new(identities).with_token(lifetime);
+    let client = ClientIdentity::new(identities).with_token(lifetime);
     let admitted = if client.is_known() {
         Some(usage.admit(&client, client.name())?)
     } else if broker.policy.load().is_dev() {
-        // A browser on this machine is on loopback, too; it says so with all that could change or open anything
+        // A browser on this machine also comes from loopback; it marks requests that could change or open anything
         // (Fetch standard, section 3.2).
         if headers.contains_key(header::ORIGIN) {
             let message = "dev mode is not for web pages, which an Origin header tells of";
@@ -58,7 +58,7 @@ fn shown(headers: &HeaderMap) -> Option<&str> {
     (!token.is_empty()).then_some(token)
 }
 
-/// Whose it is, as far as memory says.
+/// The owner, if it is in memory.
 fn known(broker: &Broker, token: &str) -> Option<TokenOwner> {
     if broker.trust.judges(token) {
         return broker.trust.known(token);
@@ -73,8 +73,8 @@ fn known(broker: &Broker, token: &str) -> Option<TokenOwner> {
     })
 }
 
-/// Whose it is, where that takes some work: the signature of a JWT, or a question to its issuer; a look into
-/// the store, which a command may have changed just now.
+/// The owner, where that takes work: a JWT's signature, a query to its issuer, or a read of the store, which a
+/// command may have changed just now.
 async fn learn(broker: &Arc<Broker>, token: &str) -> Result<Option<TokenOwner>, Refusal> {
     if broker.trust.judges(token) {
         return broker.trust.owner(token).await;
@@ -83,6 +83,6 @@ async fn learn(broker: &Arc<Broker>, token: &str) -> Result<Option<TokenOwner>, 
         let tokens = Arc::clone(broker);
         blocking(move || tokens.tokens.refresh()).await?;
     }
-    // Somebody else may have looked just now.
+    // Another request may have asked just now.
     Ok(known(broker, token))
 }

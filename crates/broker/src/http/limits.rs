@@ -1,4 +1,4 @@
-//! What one client may cost: how many requests at once, how many in a second, and how much memory.
+//! Quotas of one client: requests at once, requests per second, and memory.
 
 mod memory;
 
@@ -19,53 +19,53 @@ use hsmux_config::{Allowance, Limit, Limits};
 use hsmux_edge::HeadMemory;
 use parking_lot::Mutex;
 
-use crate::auth::Client as Identified;
+use crate::auth::ClientIdentity;
 use crate::refusal::Refusal;
 
-use memory::{Charge, ClientMemory, Full, Memory};
+use memory::{ClientMemory, MemoryCharge, MemoryFull, RequestMemory};
 
-/// The clients of now, each with what it uses.
-pub struct Usage {
+/// The quotas, and the current use of each client.
+pub struct UsageLimits {
     limits: Limits,
-    /// Of each `[[limit]]`, and last of those clients that none of them means.
-    classes: Vec<Class>,
-    strangers: Buckets<Address>,
-    /// Of those who are known, for tokens that are not.
-    tokens: Buckets<String>,
-    /// Those who are nobody, for what they may read.
-    nobody: Class,
-    memory: Arc<Memory>,
-    /// Of those who are nobody: they take none of the clients'.
-    memory_of_nobody: Arc<Memory>,
-    /// Of connections of HTTP/1.1, for heads.
+    /// One for each `[[limit]]`, and last the clients without one.
+    classes: Vec<ClientClass>,
+    strangers: RateBuckets<Address>,
+    /// Unknown tokens of known clients.
+    tokens: RateBuckets<String>,
+    /// Unknown clients, for what they may read.
+    nobody: ClientClass,
+    memory: Arc<RequestMemory>,
+    /// The memory for answers to unknown clients. It takes nothing from clients.
+    memory_of_nobody: Arc<RequestMemory>,
+    /// The memory for heads of HTTP/1.1 connections.
     heads: Arc<HeadMemory>,
 }
 
 /// A bucket for each.
-struct Buckets<K>(Mutex<HashMap<K, Arc<Bucket>>>);
+struct RateBuckets<K>(Mutex<HashMap<K, Arc<Bucket>>>);
 
-/// Clients that may cost the same, by their names.
-struct Class {
+/// Clients with the same quota, by their names.
+struct ClientClass {
     allowance: Arc<Allowance>,
-    clients: Mutex<HashMap<String, Arc<Client>>>,
+    clients: Mutex<HashMap<String, Arc<ClientUsage>>>,
 }
 
-/// A request that counts as one of its client's until this is dropped.
-pub struct Admitted {
-    client: Arc<Client>,
+/// An admitted request, which counts for its client until this is dropped.
+pub struct AdmittedRequest {
+    client: Arc<ClientUsage>,
     allowance: Arc<Allowance>,
-    charge: Charge,
+    charge: MemoryCharge,
 }
 
-struct Client {
-    /// Its own, and never again another one's.
+struct ClientUsage {
+    /// A number that no other client ever gets.
     number: u64,
     bucket: Option<Bucket>,
     in_flight: AtomicUsize,
     memory: Arc<ClientMemory>,
 }
 
-/// Where a stranger comes from; `None`: from this machine, over the unix socket.
+/// The address of a stranger; `None`: this machine, over the unix socket.
 pub(super) type Address = Option<IpAddr>;
 
 type Bucket = RateLimiter<
@@ -75,42 +75,45 @@ type Bucket = RateLimiter<
     NoOpMiddleware<<MonotonicClock as Clock>::Instant>,
 >;
 
-/// Answers to those who are nobody hold so small a part of `max_bodies`, and those to one network half of that.
+/// The share of `max_bodies` for answers to unknown clients; one network has half of that.
 const SHARE_OF_NOBODY: usize = 16;
 
-/// Heads of HTTP/1.1 hold so small a part of `max_bodies` beside it.
+/// The share of `max_bodies`, beside it, for heads of HTTP/1.1.
 const SHARE_OF_HEADS: usize = 16;
 
-/// From so many entries on, those that nobody uses any more make room.
+/// From so many entries on, unused entries are dropped.
 const MANY: usize = 4096;
 
 /// The number of the next client.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-impl Usage {
-    /// Nobody uses anything yet.
+impl UsageLimits {
+    /// No client has used anything yet.
     pub fn new(limits: Limits) -> Self {
         let special = limits.special.iter().map(|limit| &limit.allowance);
-        let classes: Vec<Class> = special.chain([&limits.each]).map(Class::new).collect();
+        let classes: Vec<ClientClass> = special
+            .chain([&limits.each])
+            .map(ClientClass::new)
+            .collect();
         let longest = classes.iter().map(|class| class.allowance.max_body).max();
         Self {
-            memory: Memory::new(limits.max_bodies.max(longest.unwrap_or_default())),
-            memory_of_nobody: Memory::new(limits.max_bodies / SHARE_OF_NOBODY),
+            memory: RequestMemory::new(limits.max_bodies.max(longest.unwrap_or_default())),
+            memory_of_nobody: RequestMemory::new(limits.max_bodies / SHARE_OF_NOBODY),
             heads: HeadMemory::new(limits.max_bodies / SHARE_OF_HEADS),
             classes,
-            nobody: Class::new(&Allowance {
+            nobody: ClientClass::new(&Allowance {
                 in_flight: usize::MAX,
                 rate: None,
                 max_body: 0,
                 ..limits.each.clone()
             }),
-            strangers: Buckets(Mutex::default()),
-            tokens: Buckets(Mutex::default()),
+            strangers: RateBuckets(Mutex::default()),
+            tokens: RateBuckets(Mutex::default()),
             limits,
         }
     }
 
-    /// What holds.
+    /// The configured limits.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
@@ -120,40 +123,41 @@ impl Usage {
         self.memory.taken() + self.memory_of_nobody.taken() + self.heads.taken()
     }
 
-    /// What connections of HTTP/1.1 may hold of heads.
+    /// The memory that connections of HTTP/1.1 may hold for heads.
     pub fn heads(&self) -> &Arc<HeadMemory> {
         &self.heads
     }
 
-    /// Counts a request of a client, or says when to come back. `name` is what it is counted under.
-    pub fn admit(&self, client: &Identified, name: &str) -> Result<Admitted, Refusal> {
+    /// Counts a request of a client, or says when to come back. `name` is the client's name in the count.
+    pub fn admit(&self, client: &ClientIdentity, name: &str) -> Result<AdmittedRequest, Refusal> {
         let means = |limit: &Limit| limit.clients.iter().any(|who| client.is(who));
         let special = &self.limits.special;
         let class = special.iter().position(means).unwrap_or(special.len());
         self.classes[class].admit(name, &self.memory)
     }
 
-    /// Counts a request of somebody whom nobody knows. Their answers are held by network, and not with those of clients.
-    pub fn admit_nobody(&self, address: Address) -> Result<Admitted, Refusal> {
+    /// Counts a request of an unknown client. The memory of its answers is counted by network, apart from that of
+    /// clients.
+    pub fn admit_nobody(&self, address: Address) -> Result<AdmittedRequest, Refusal> {
         let network = network(address).map_or_else(String::new, |network| network.to_string());
         self.nobody.admit(&network, &self.memory_of_nobody)
     }
 
-    /// Counts a request of somebody who has shown nothing, or what nobody knows yet.
+    /// Counts a request without a known identity.
     pub fn stranger(&self, address: Address) -> Result<(), Refusal> {
         let rate = self.limits.stranger_rate;
         self.strangers.take(network(address), rate)
     }
 
-    /// Counts a token that nobody knows yet, of a client that its connection has shown: others at its address have
-    /// nothing to do with it.
+    /// Counts an unknown token of a client that its connection identifies: it does not count against others at its
+    /// address.
     pub fn unknown_token(&self, client: &str) -> Result<(), Refusal> {
         let rate = self.limits.stranger_rate;
         self.tokens.take(client.to_owned(), rate)
     }
 }
 
-impl<K: Eq + Hash> Buckets<K> {
+impl<K: Eq + Hash> RateBuckets<K> {
     fn take(&self, who: K, rate: NonZeroU32) -> Result<(), Refusal> {
         let bucket = {
             let mut buckets = self.0.lock();
@@ -167,7 +171,7 @@ impl<K: Eq + Hash> Buckets<K> {
     }
 }
 
-impl Class {
+impl ClientClass {
     fn new(allowance: &Allowance) -> Self {
         Self {
             allowance: Arc::new(allowance.clone()),
@@ -175,11 +179,11 @@ impl Class {
         }
     }
 
-    fn admit(&self, name: &str, memory: &Arc<Memory>) -> Result<Admitted, Refusal> {
+    fn admit(&self, name: &str, memory: &Arc<RequestMemory>) -> Result<AdmittedRequest, Refusal> {
         let client = self.client(name);
         let before = client.in_flight.fetch_add(1, Ordering::AcqRel);
-        let admitted = Admitted {
-            charge: Charge::new(memory, &client.memory, self.allowance.max_body),
+        let admitted = AdmittedRequest {
+            charge: MemoryCharge::new(memory, &client.memory, self.allowance.max_body),
             client,
             allowance: Arc::clone(&self.allowance),
         };
@@ -194,7 +198,7 @@ impl Class {
         Ok(admitted)
     }
 
-    fn client(&self, name: &str) -> Arc<Client> {
+    fn client(&self, name: &str) -> Arc<ClientUsage> {
         let mut clients = self.clients.lock();
         if let Some(client) = clients.get(name) {
             return Arc::clone(client);
@@ -203,7 +207,7 @@ impl Class {
             clients.retain(|_, client| client.is_in_use());
         }
         let Allowance { rate, burst, .. } = *self.allowance;
-        let client = Arc::new(Client {
+        let client = Arc::new(ClientUsage {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             bucket: rate.map(|rate| bucket(rate, burst)),
             in_flight: AtomicUsize::new(0),
@@ -214,7 +218,7 @@ impl Class {
     }
 }
 
-impl Admitted {
+impl AdmittedRequest {
     /// The number of its client.
     pub fn client(&self) -> u64 {
         self.client.number
@@ -225,30 +229,30 @@ impl Admitted {
         self.allowance.max_body
     }
 
-    /// Takes memory for so much more of its body, or of what is made of it, until this is dropped.
+    /// Takes memory for more of its body or for results, until this is dropped.
     pub fn hold(&self, bytes: usize) -> Result<(), Refusal> {
         self.charge.grow(bytes).map_err(|full| {
             Refusal::later(
                 match full {
-                    Full::Client => {
+                    MemoryFull::Client => {
                         "there is no room for this request beside the others of this client"
                     }
-                    Full::All => "there is no room for this request beside those of others",
+                    MemoryFull::All => "there is no room for this request beside those of others",
                 },
                 None,
             )
         })
     }
 
-    /// Holds an answer of so many bytes in place of the body, until this is dropped.
+    /// Replaces the memory of the body by that of an answer, until this is dropped.
     pub fn hold_answer(&self, bytes: usize) -> Result<(), Refusal> {
         self.charge.answer(bytes).map_err(|full| {
             Refusal::later(
                 match full {
-                    Full::Client => {
+                    MemoryFull::Client => {
                         "there is no room for the answer beside those that this client has not taken yet"
                     }
-                    Full::All => {
+                    MemoryFull::All => {
                         "there is no room for the answer beside those that clients have not taken yet"
                     }
                 },
@@ -258,8 +262,8 @@ impl Admitted {
     }
 }
 
-impl Client {
-    /// Whether to forget it would forgive it something.
+impl ClientUsage {
+    /// True if forgetting the client would reset a quota.
     fn is_in_use(&self) -> bool {
         let spent = || {
             self.bucket
@@ -270,13 +274,13 @@ impl Client {
     }
 }
 
-impl Drop for Admitted {
+impl Drop for AdmittedRequest {
     fn drop(&mut self) {
         self.client.in_flight.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// At every doubling, so that looking through all costs each of them little.
+/// True at every doubling, to keep the cost of the search low.
 fn is_crowded(entries: usize) -> bool {
     entries >= MANY && entries.is_power_of_two()
 }
@@ -300,7 +304,7 @@ fn too_many(message: String, wait: Duration) -> Refusal {
     }
 }
 
-/// Who has one address of IPv6 has 2^64 of them (RFC 6177).
+/// The owner of one IPv6 address has 2^64 of them (RFC 6177).
 pub(super) fn network(address: Address) -> Address {
     address.map(|address| match address.to_canonical() {
         IpAddr::V6(six) => {

@@ -1,4 +1,4 @@
-//! Sockets: accept, find a place for each connection, and serve it.
+//! Sockets: accept connections, give each a slot, and serve it.
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::connection::{said, serve};
-use super::connections::{Connections, Place};
-use super::patience::Patient;
+use super::connection::{serve, wait_until_set};
+use super::connections::{ConnectionSlot, Connections};
+use super::timeout_stream::TimeoutStream;
 use super::tls::Https;
 use super::{Broker, Peer};
 use crate::auth;
 
-/// A client that takes longer for its TLS handshake is let go.
+/// A connection whose TLS handshake takes longer is closed.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// At the end: who has connected by then is still accepted. So long for all, and so long for the next.
-const LAST_CALL: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(20));
+/// At the end, connections in the queue are still accepted: the time for all of them, and for the next one.
+const DRAIN_GRACE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(20));
 
-/// What all listeners share.
+/// The state that all listeners share.
 #[derive(Clone)]
-pub struct House {
+pub struct AppState {
     pub broker: Arc<Broker>,
     pub app: Router,
     pub connections: Arc<Connections>,
@@ -57,7 +57,7 @@ impl Listener {
         Ok(Self::Tcp(listener, https))
     }
 
-    /// Opens a unix socket; one that a broker has left behind makes room.
+    /// Opens a unix socket; a socket file of an earlier broker is replaced.
     pub fn unix(socket: &Socket) -> Result<Self> {
         let (listener, file) = unix_listener::listen(socket)?;
         listener.set_nonblocking(true).map_err(|e| {
@@ -67,7 +67,7 @@ impl Listener {
         Ok(Self::Unix(listener, file))
     }
 
-    /// Where it listens, with the port that the system has chosen.
+    /// The address of the listener, with the port that the system has chosen.
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(listener, _) => listener.local_addr().ok(),
@@ -76,50 +76,50 @@ impl Listener {
     }
 
     /// Serves until `end` says so.
-    pub async fn serve(self, house: House) -> std::io::Result<()> {
-        let open = Open::of(self)?;
-        let mut end = house.end.clone();
+    pub async fn serve(self, state: AppState) -> std::io::Result<()> {
+        let open = AsyncListener::of(self)?;
+        let mut end = state.end.clone();
         loop {
             tokio::select! {
-                () = said(&mut end) => break,
-                accepted = open.accept() => house.take_in(accepted).await,
+                () = wait_until_set(&mut end) => break,
+                accepted = open.accept() => state.handle(accepted).await,
             }
         }
-        let (all, next) = LAST_CALL;
+        let (all, next) = DRAIN_GRACE;
         let last = Instant::now() + all;
         while let Ok(accepted) = timeout_at(last.min(Instant::now() + next), open.accept()).await {
-            house.take_in(accepted).await;
+            state.handle(accepted).await;
         }
         Ok(())
     }
 }
 
-impl House {
-    async fn take_in(&self, accepted: std::io::Result<Stream>) {
+impl AppState {
+    async fn handle(&self, accepted: std::io::Result<AcceptedStream>) {
         let stream = match accepted {
             Ok(stream) => stream,
-            // The system has no more descriptors, for example: a little later again.
+            // For example, no descriptors are left: try again a little later.
             Err(error) => {
                 tracing::warn!(%error, "a connection to the broker was not accepted");
                 return tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
         let mut closing = self.closing.clone();
-        let place = tokio::select! {
-            place = self.connections.place() => place,
+        let slot = tokio::select! {
+            slot = self.connections.slot() => slot,
             // All are busy to the last.
-            () = said(&mut closing) => return,
+            () = wait_until_set(&mut closing) => return,
         };
-        let house = self.clone();
+        let state = self.clone();
         tokio::spawn(async move {
-            let _counted = house.broker.metrics.connection();
-            stream.serve(&house, &place).await;
+            let _counted = state.broker.metrics.connection();
+            stream.serve(&state, &slot).await;
         });
     }
 }
 
 /// A listener on the runtime.
-enum Open {
+enum AsyncListener {
     Tcp(TcpListener, Option<Arc<Https>>),
     Unix(
         UnixListener,
@@ -128,12 +128,12 @@ enum Open {
 }
 
 /// A connection.
-enum Stream {
+enum AcceptedStream {
     Tcp(TcpStream, Peer, Option<Arc<Https>>),
     Unix(UnixStream, Peer),
 }
 
-impl Open {
+impl AsyncListener {
     fn of(listener: Listener) -> std::io::Result<Self> {
         Ok(match listener {
             Listener::Tcp(listener, https) => Self::Tcp(TcpListener::from_std(listener)?, https),
@@ -141,7 +141,7 @@ impl Open {
         })
     }
 
-    async fn accept(&self) -> std::io::Result<Stream> {
+    async fn accept(&self) -> std::io::Result<AcceptedStream> {
         match self {
             Self::Tcp(listener, https) => {
                 let (stream, address) = listener.accept().await?;
@@ -151,7 +151,7 @@ impl Open {
                     secure: https.is_some(),
                     identities: Vec::new(),
                 };
-                Ok(Stream::Tcp(stream, peer, https.clone()))
+                Ok(AcceptedStream::Tcp(stream, peer, https.clone()))
             }
             Self::Unix(listener, _) => {
                 let (stream, _) = listener.accept().await?;
@@ -162,40 +162,40 @@ impl Open {
                     secure: false,
                     identities: vec![format!("uid:{user}")],
                 };
-                Ok(Stream::Unix(stream, peer))
+                Ok(AcceptedStream::Unix(stream, peer))
             }
         }
     }
 }
 
-impl Stream {
-    async fn serve(self, house: &House, place: &Place) {
-        let limits = house.broker.usage.load().limits().clone();
-        let (app, closing) = (house.app.clone(), house.closing.clone());
-        let activity = || Arc::clone(place.activity());
+impl AcceptedStream {
+    async fn serve(self, state: &AppState, slot: &ConnectionSlot) {
+        let limits = state.broker.usage.load().limits().clone();
+        let (app, closing) = (state.app.clone(), state.closing.clone());
+        let activity = || Arc::clone(slot.activity());
         match self {
             Self::Unix(stream, peer) => {
-                let stream = Patient::new(stream, activity(), &limits);
-                serve(app, &house.broker, stream, peer, place, closing).await;
+                let stream = TimeoutStream::new(stream, activity(), &limits);
+                serve(app, &state.broker, stream, peer, slot, closing).await;
             }
             Self::Tcp(stream, peer, None) => {
-                let stream = Patient::new(stream, activity(), &limits);
-                serve(app, &house.broker, stream, peer, place, closing).await;
+                let stream = TimeoutStream::new(stream, activity(), &limits);
+                serve(app, &state.broker, stream, peer, slot, closing).await;
             }
             Self::Tcp(stream, mut peer, Some(https)) => {
                 let shaken = tokio::select! {
                     shaken = timeout(HANDSHAKE, https.acceptor().accept(stream)) => shaken,
-                    () = place.told_to_go() => return,
+                    () = slot.evicted() => return,
                 };
-                // A client that breaks off is its own affair.
+                // A client may close its connection at any time.
                 let Ok(Ok(stream)) = shaken else { return };
                 let shown = stream.get_ref().1.peer_certificates();
                 let shown = shown.map_or_else(Vec::new, <[_]>::to_vec);
                 let own = shown.first();
                 peer.identities = own.map(|der| auth::of_certificate(der)).unwrap_or_default();
-                let stream = Patient::new(stream, activity(), &limits);
+                let stream = TimeoutStream::new(stream, activity(), &limits);
                 tokio::select! {
-                    () = serve(app, &house.broker, stream, peer, place, closing) => {}
+                    () = serve(app, &state.broker, stream, peer, slot, closing) => {}
                     () = https.refused(&shown) => {}
                 }
             }

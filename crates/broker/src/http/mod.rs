@@ -2,25 +2,27 @@
 //!
 //! | file | one idea |
 //! |---|---|
-//! | `app` | every path, once |
-//! | `call` | a request: who it is, what it may |
-//! | `body` | its body, as long and as slow as it may be |
-//! | `record` | what becomes of it: counted, and on the audit trail |
+//! | `app` | all paths |
+//! | `call` | a request: its client and its rights |
+//! | `body` | the body of a request, with its limits |
+//! | `record` | metrics and audit trail of a request |
 //! | `reply` | the dialect's envelope and its errors |
-//! | `health` | whether it lives and serves |
-//! | `identify` | who a request is of |
-//! | `limits` | what one client may cost |
-//! | `denials` | what is denied, summed up |
+//! | `health` | liveness and readiness |
+//! | `identify` | the client of a request |
+//! | `limits` | quotas of one client |
+//! | `denials` | counts of denials |
 //! | `service` | start and end |
-//! | `watch` | what changes while it runs |
+//! | `change_watcher` | changes while it runs |
 //! | `listen`, `tls` | sockets |
-//! | `connection`, `connections`, `patience` | one connection; how many there may be; how long it is waited for |
-//! | `sent` | an answer on its way |
-//! | `unread` | a body that nobody has read |
+//! | `connection`, `connections`, `timeout_stream` | one connection; all connections; time-outs |
+//! | `answer_body` | an answer until the client has taken it |
+//! | `unread_body` | an unread body at the end of its request |
 
+mod answer_body;
 mod app;
 mod body;
 mod call;
+mod change_watcher;
 mod connection;
 mod connections;
 mod denials;
@@ -28,14 +30,12 @@ mod health;
 mod identify;
 mod limits;
 mod listen;
-mod patience;
 mod record;
 mod reply;
-mod sent;
 mod service;
+mod timeout_stream;
 mod tls;
-mod unread;
-mod watch;
+mod unread_body;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +46,7 @@ use hsmux_config::Limits;
 use hsmux_token::Result;
 use hsmux_traces::Traces;
 
-use crate::auth::{Tokens, Trust};
+use crate::auth::{ClientTokens, IssuerTrust};
 use crate::engine::Engine;
 use crate::metrics::Metrics;
 use crate::policy::Policy;
@@ -54,24 +54,24 @@ use crate::policy::Policy;
 use denials::Denials;
 
 pub use app::app;
-pub use call::{Call, Peer};
-pub use limits::{Admitted, Usage};
-pub use record::Used;
+pub use call::{ApiCall, Peer};
+pub use limits::{AdmittedRequest, UsageLimits};
+pub use record::UseDetails;
 pub(crate) use reply::text;
-pub use service::Service;
+pub use service::BrokerService;
 
-/// What all requests share.
+/// The state that all requests share.
 pub struct Broker {
     pub(crate) engine: Arc<Engine>,
-    pub(crate) tokens: Tokens,
+    pub(crate) tokens: ClientTokens,
     pub(crate) policy: ArcSwap<Policy>,
     pub(crate) audit: Arc<Trail>,
     pub(crate) metrics: Metrics,
-    /// Whether everybody may read them.
+    /// True if everybody may read the metrics.
     pub(crate) open_metrics: AtomicBool,
-    pub(crate) usage: ArcSwap<Usage>,
+    pub(crate) usage: ArcSwap<UsageLimits>,
     pub(crate) denials: Denials,
-    pub(crate) trust: Arc<Trust>,
+    pub(crate) trust: Arc<IssuerTrust>,
     pub(crate) traces: Arc<Traces>,
 }
 
@@ -85,26 +85,25 @@ impl Broker {
         traces: Arc<Traces>,
     ) -> Result<Arc<Self>> {
         Ok(Arc::new(Self {
-            tokens: Tokens::new(Arc::clone(engine.store()))?,
+            tokens: ClientTokens::new(Arc::clone(engine.store()))?,
             policy: ArcSwap::from_pointee(policy),
             metrics: Metrics::new()?,
             open_metrics: AtomicBool::new(false),
             engine,
             audit,
-            usage: ArcSwap::from_pointee(Usage::new(limits)),
+            usage: ArcSwap::from_pointee(UsageLimits::new(limits)),
             denials: Denials::default(),
             trust: Arc::default(),
             traces,
         }))
     }
 
-    /// Whether `/metrics` is for everybody, or for those alone who are on this machine's socket or are
-    /// allowed to read it.
+    /// Opens `/metrics` to everybody, or restricts it to this machine's socket and to clients with that right.
     pub fn open_metrics(&self, open: bool) {
         self.open_metrics.store(open, Ordering::Relaxed);
     }
 
-    /// What was denied again and again is put on the trail: of those whose time is over, or at the end of all.
+    /// Writes counts of repeated denials to the trail: those whose minute is over, or all at the end.
     fn sum_up(&self, end: bool) {
         for line in self.denials.lines(end) {
             self.audit.record(line);

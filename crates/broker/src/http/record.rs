@@ -1,4 +1,4 @@
-//! What becomes of a request: counted, and on the audit trail.
+//! The record of a request: metrics and the audit trail.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,23 +10,23 @@ use hsmux_audit::{Event, Trail};
 use hsmux_config::Action;
 use hsmux_token::{ObjectId, ck};
 
-use super::{Admitted, Call};
-use crate::deed;
+use super::{AdmittedRequest, ApiCall};
+use crate::audited_change;
 use crate::engine::{for_client, spelling};
-use crate::metrics::{self, Reason, Running, Series};
+use crate::metrics::{self, KeySeries, Reason, RunningOperation};
 use crate::refusal::Refusal;
 use crate::traces;
 use crate::transit::Data;
 
-/// What an operation has used of its key, for its line on the trail.
+/// Details of a key's use, for its line on the trail.
 #[derive(Default)]
-pub struct Used {
+pub struct UseDetails {
     /// 0: nothing yet, or a key that has no versions.
     version: AtomicU32,
     mechanism: OnceLock<&'static str>,
 }
 
-impl Used {
+impl UseDetails {
     /// It uses this version of the key.
     pub fn version(&self, number: u32) {
         self.version.store(number, Ordering::Relaxed);
@@ -38,13 +38,13 @@ impl Used {
     }
 }
 
-impl Call {
-    /// Uses the key: counted, and on the trail; also where the client goes away meanwhile. The work is pinned where it
-    /// is made: a future that is passed on is copied, and made room for again.
+impl ApiCall {
+    /// Runs a use of the key, with its metrics and its line on the trail, also if the client goes away meanwhile. The
+    /// work is pinned where it is made: passing a future on copies it.
     pub async fn using<T>(
         &self,
         call: &'static str,
-        used: &Used,
+        used: &UseDetails,
         work: Pin<&mut impl Future<Output = Result<T, Refusal>>>,
     ) -> Result<T, Refusal> {
         let mut running = self.series().begin(call);
@@ -52,7 +52,7 @@ impl Call {
         let result = if audit.wants_uses() {
             match audit.admit() {
                 Ok(()) => {
-                    let mut line = Line {
+                    let mut line = UseLine {
                         audit,
                         event: Some(self.use_of_key(call)),
                         used,
@@ -72,8 +72,8 @@ impl Call {
         result
     }
 
-    /// What no policy allows is on the trail as what was tried; of what is tried again and again, which could fill
-    /// it, the first and a count of the others.
+    /// A refused attempt has a line on the trail. Repeated attempts could fill it: they get the first line and a
+    /// count.
     pub(super) fn denied(&self, action: Action, refusal: &Refusal) {
         let (broker, audit) = (self.broker(), &self.broker().audit);
         if !audit.wants_uses() {
@@ -97,8 +97,7 @@ impl Call {
         event.request(self.id())
     }
 
-    /// The request means this key, which others have made: it is counted and on the trail as what it is, however
-    /// the client has named it.
+    /// Notes the external key of the request: metrics and trail name it by its object, however the client names it.
     pub fn means(&self, object: ObjectId) {
         let key = metrics::external(&object);
         if let Some(trace) = &self.trace {
@@ -109,12 +108,12 @@ impl Call {
         let _ = self.object.set(object);
     }
 
-    fn series(&self) -> &Series {
+    fn series(&self) -> &KeySeries {
         self.series
             .get_or_init(|| self.broker().metrics.of_key(self.key()))
     }
 
-    /// Changes keys, with a line on the trail before and after. It goes on where the client goes away.
+    /// Changes keys, with a line on the trail before and after. It continues if the client goes away.
     pub async fn act<T: Send + 'static>(
         &self,
         act: &'static str,
@@ -125,11 +124,11 @@ impl Call {
         let event = Event::act(self.actor(), act, fields.into()).request(self.id());
         let audit = Arc::clone(&self.broker().audit);
         let admitted = self.admitted.clone();
-        let client = admitted.as_deref().map_or(0, Admitted::client);
+        let client = admitted.as_deref().map_or(0, AdmittedRequest::client);
         let deed = async move {
-            // It runs on without its call, and is one of the client's requests until it ends.
+            // The change outlives its call, and counts for the client until it ends.
             let _admitted = admitted;
-            deed::carry_out(&audit, event, work).await
+            audited_change::carry_out(&audit, event, work).await
         };
         let done = traces::follow(self.trace.clone(), for_client(client, deed));
         tokio::spawn(done).await.unwrap_or_else(|e| {
@@ -142,15 +141,15 @@ impl Call {
 }
 
 /// A use of a key on its way to the trail.
-struct Line<'a> {
+struct UseLine<'a> {
     audit: &'a Trail,
     event: Option<Event>,
-    used: &'a Used,
-    running: &'a Running<'a>,
+    used: &'a UseDetails,
+    running: &'a RunningOperation<'a>,
     outcome: Option<String>,
 }
 
-impl Drop for Line<'_> {
+impl Drop for UseLine<'_> {
     fn drop(&mut self) {
         if let Some(event) = self.event.take() {
             let took = self.running.begun.elapsed().as_micros();

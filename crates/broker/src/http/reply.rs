@@ -13,7 +13,7 @@ use crate::refusal::Refusal;
 use crate::traces;
 use crate::transit::{Data, Reply};
 
-/// What the dialect wraps an answer in.
+/// The dialect's envelope of an answer.
 #[derive(Serialize)]
 struct Envelope<'a, T> {
     request_id: &'a str,
@@ -28,7 +28,7 @@ struct Envelope<'a, T> {
 }
 
 #[derive(Serialize)]
-struct Results {
+struct BatchResults {
     batch_results: Vec<Data>,
 }
 
@@ -48,18 +48,19 @@ impl<'a, T> Envelope<'a, T> {
     }
 }
 
-/// The answer to the request of that id.
+/// The answer to the request with this id.
 pub fn write(id: &str, reply: Reply) -> Response {
     match reply {
         Reply::Nothing => empty(StatusCode::NO_CONTENT),
         Reply::Data(status, data) => body(status, &Envelope::around(id, data)),
-        Reply::Batch(status, batch_results) => {
-            body(status, &Envelope::around(id, Results { batch_results }))
-        }
+        Reply::Batch(status, batch_results) => body(
+            status,
+            &Envelope::around(id, BatchResults { batch_results }),
+        ),
     }
 }
 
-/// An answer, with which the trace of its request ends.
+/// An answer; the request's span ends with it.
 pub fn traced(trace: Option<&Trace>, answer: Response) -> Response {
     if let Some(trace) = trace {
         traces::answered(trace, answer.status());
@@ -86,16 +87,16 @@ pub fn refused(refusal: &Refusal) -> Response {
     response
 }
 
-/// Most answers have room in so many bytes.
-const USUAL: usize = 1 << 10;
+/// The size of most answers, in bytes.
+const TYPICAL_SIZE: usize = 1 << 10;
 
 /// JSON with a status.
 pub fn body(status: StatusCode, value: &impl Serialize) -> Response {
-    let mut written = Vec::with_capacity(USUAL);
-    // Neither the dialect's answers nor ours have a map whose names are no text.
+    let mut written = Vec::with_capacity(TYPICAL_SIZE);
+    // It cannot fail: no map has keys that are not text.
     let _ = serde_json::to_writer(&mut written, value);
-    // It is counted by its length while the client takes it.
-    if written.len() > USUAL {
+    // The capacity counts while the client takes it.
+    if written.len() > TYPICAL_SIZE {
         written.shrink_to_fit();
     }
     let mut response = text("application/json", written);
@@ -125,7 +126,7 @@ pub fn unsupported() -> Refusal {
     Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "unsupported operation")
 }
 
-/// 404 of a path that is nothing.
+/// 404 for an unknown path.
 pub fn no_route(uri: &Uri) -> Refusal {
     let path = uri.path().trim_start_matches("/v1/");
     let message = format!("no handler for route {path:?}. route entry not found.");

@@ -15,17 +15,18 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::change_watcher::ChangeWatcher;
 use super::connections::Connections;
-use super::listen::{House, Listener};
+use super::listen::{AppState, Listener};
 use super::tls::Https;
-use super::watch::Watch;
 use super::{Broker, app};
 use crate::engine::Engine;
 use crate::policy::Policy;
 use crate::store::Store;
 
-/// A running broker, with threads of its own. Dropping it ends it: no new requests, then what runs.
-pub struct Service {
+/// A running broker with threads of its own. Dropping it ends it: first it refuses new requests, then it waits for
+/// the running ones.
+pub struct BrokerService {
     broker: Arc<Broker>,
     addresses: Vec<SocketAddr>,
     connections: Arc<Connections>,
@@ -35,13 +36,13 @@ pub struct Service {
     _pulse: Pulse,
 }
 
-/// For so long each answer says that it is the last one, before connections on which nothing runs are closed:
-/// a client that asks all the time learns in time to ask elsewhere.
-const FAREWELL: Duration = Duration::from_millis(500);
+/// The time in which answers close their connections, before idle connections are closed: a client that always has
+/// requests learns to ask elsewhere.
+const CLOSE_NOTICE: Duration = Duration::from_millis(500);
 
-impl Service {
-    /// Opens the store and the sockets, and serves. `current` says what the configuration is by now: other
-    /// policies, limits, certificates and issuers are taken over, all else needs a restart.
+impl BrokerService {
+    /// Opens the store and the sockets, and serves. `current` gives the current configuration: policies, limits,
+    /// certificates and issuers are reloaded, all else needs a restart.
     pub fn start(
         section: &BrokerSection,
         pool: Arc<Pool>,
@@ -71,11 +72,11 @@ impl Service {
             .map_err(|e| {
                 Error::pool(Kind::Environment, format!("no threads for the broker: {e}"))
             })?;
-        // That the issuer is away is no reason to be so, too.
+        // The broker serves also while the issuer is away.
         runtime.block_on(broker.trust.keep_fresh());
         let (end, ended) = watch::channel(false);
         let (closing, closes) = watch::channel(false);
-        let house = House {
+        let state = AppState {
             app: app(Arc::clone(&broker)),
             broker: Arc::clone(&broker),
             connections: Connections::new(
@@ -84,10 +85,10 @@ impl Service {
             end: ended,
             closing: closes,
         };
-        let connections = Arc::clone(&house.connections);
+        let connections = Arc::clone(&state.connections);
         let mut serving = JoinSet::new();
         for listener in listeners {
-            let work = listener.serve(house.clone());
+            let work = listener.serve(state.clone());
             let work = async {
                 if let Err(error) = work.await {
                     tracing::error!(%error, "the broker does not listen");
@@ -95,7 +96,7 @@ impl Service {
             };
             serving.spawn_on(work, runtime.handle());
         }
-        let watch = Watch::new(Arc::clone(&broker), https, section.clone());
+        let watch = ChangeWatcher::new(Arc::clone(&broker), https, section.clone());
         runtime.spawn(watch.run(current));
         let handle = runtime.handle().clone();
         let pulse = Pulse::start(move |beat| {
@@ -116,12 +117,12 @@ impl Service {
         Ok(service)
     }
 
-    /// Where it listens, with the ports that the system has chosen.
+    /// The addresses of the listeners, with the ports that the system has chosen.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// What requests share.
+    /// The state that requests share.
     pub fn broker(&self) -> &Arc<Broker> {
         &self.broker
     }
@@ -139,7 +140,7 @@ impl Service {
     }
 }
 
-impl Drop for Service {
+impl Drop for BrokerService {
     fn drop(&mut self) {
         if let Some((runtime, serving)) = self.serving.take() {
             runtime.block_on(self.drain(serving));
@@ -149,15 +150,15 @@ impl Drop for Service {
     }
 }
 
-impl Service {
-    /// No more connections, then no more requests, then what runs: none takes longer than the pool lets it.
+impl BrokerService {
+    /// Ends the listeners, then new requests, then waits for running ones; the pool limits their time.
     async fn drain(&self, mut serving: JoinSet<()>) {
         let patience = self.broker.engine.pool().options().deadline;
         let _ = self.end.send(true);
         self.connections.leave();
         let accepted = async { while serving.join_next().await.is_some() {} };
-        let _ = timeout(FAREWELL, accepted).await;
-        let _ = timeout(FAREWELL, self.connections.ended()).await;
+        let _ = timeout(CLOSE_NOTICE, accepted).await;
+        let _ = timeout(CLOSE_NOTICE, self.connections.ended()).await;
         let _ = self.closing.send(true);
         if timeout(patience, self.connections.ended()).await.is_err() {
             tracing::warn!("the broker ends while requests run that took longer than {patience:?}");

@@ -1,4 +1,4 @@
-//! HTTPS: the server's certificate, and whose certificates clients may show.
+//! HTTPS: the server's certificate, and the accepted client certificates.
 
 use std::future::pending;
 use std::path::Path;
@@ -24,22 +24,22 @@ use rustls::{
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-/// HTTPS with the certificates of now: new connections have them, those that are open stay as they are.
+/// HTTPS with the current certificates; open connections keep theirs.
 pub struct Https {
     current: ArcSwap<(Tls, FileVersions)>,
-    server: ArcSwap<Server>,
-    /// It is another one, or a list of revoked certificates has expired.
+    server: ArcSwap<TlsState>,
+    /// Notifies when the state has changed, or when a revocation list has expired.
     changes: watch::Sender<()>,
     expired: AtomicUsize,
 }
 
-/// What one state of the files says.
-struct Server {
+/// The TLS state of one version of the files.
+struct TlsState {
     config: Arc<ServerConfig>,
     revocation: Arc<Revocation>,
 }
 
-/// Believes a client's certificate that leads to a root, if no list says otherwise.
+/// Accepts a client's certificate that leads to a root, unless a list revokes it.
 #[derive(Debug)]
 struct ClientVerifier {
     roots: Arc<dyn ClientCertVerifier>,
@@ -63,8 +63,8 @@ impl Https {
         TlsAcceptor::from(Arc::clone(&self.server.load().config))
     }
 
-    /// Reads them again where these are others, or have changed; answers whether that was so. What cannot
-    /// be read, or does not fit together, is not taken over, and tried again when it has changed.
+    /// Reads the files again if the paths or the files have changed; returns whether they have. Unreadable or
+    /// inconsistent files change nothing, and are tried again when they change.
     pub fn refresh(&self, files: &Tls) -> Result<bool> {
         self.look_at_lists();
         let now = (files.clone(), versions(files));
@@ -79,7 +79,7 @@ impl Https {
         Ok(true)
     }
 
-    /// Tells which lists of revoked certificates have expired since it last did so.
+    /// Reports revocation lists that have expired since the last call.
     fn look_at_lists(&self) {
         let server = self.server.load();
         let expired: Vec<_> = server.revocation.expired(now()).collect();
@@ -96,7 +96,7 @@ impl Https {
         self.changes.send_replace(());
     }
 
-    /// Ends once these certificates of a client, its own first, are believed no more; never, if it has shown none.
+    /// Ends once these certificates of a client, its own first, are no longer accepted; never without one.
     pub async fn refused(&self, chain: &[CertificateDer<'_>]) {
         if chain.is_empty() {
             return pending().await;
@@ -183,9 +183,9 @@ fn versions(files: &Tls) -> FileVersions {
     FileVersions::of(certificates.chain(clients).map(|file| &**file))
 }
 
-/// TLS 1.2 and 1.3, HTTP/2 before HTTP/1.1. A client without a certificate may show a token. Lists of revoked
-/// certificates never become older.
-fn server(tls: &Tls, before: &Revocation) -> Result<Server> {
+/// TLS 1.2 and 1.3, HTTP/2 before HTTP/1.1. A client without a certificate may show a token. An older revocation list
+/// never replaces a newer one.
+fn server(tls: &Tls, before: &Revocation) -> Result<TlsState> {
     let mut revocation = Arc::default();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let chain = certificates(&tls.certificate)?;
@@ -208,7 +208,7 @@ fn server(tls: &Tls, before: &Revocation) -> Result<Server> {
             let lists = Revocation::read(lists, &authorities);
             let mut lists =
                 lists.map_err(|e| failed(&e.file, &format!("client_crl: {}", e.why)))?;
-            // Without a `client_crl` there are to be none.
+            // Without `client_crl` there are no lists.
             if !tls.client_crl.is_empty() {
                 for outdated in lists.keep_newer(before) {
                     tracing::warn!("client_crl {outdated}");
@@ -230,11 +230,11 @@ fn server(tls: &Tls, before: &Revocation) -> Result<Server> {
         .map_err(|e| failed(&tls.key, &e))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     if tls.client_ca.is_some() {
-        // A session that is resumed would not have its certificate looked at, which may have expired or be revoked.
+        // A resumed session would skip the check of its certificate, which may be expired or revoked.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
     }
-    Ok(Server {
+    Ok(TlsState {
         config: Arc::new(config),
         revocation,
     })

@@ -1,4 +1,4 @@
-//! Types of keys: one table from the dialect's word to what the tokens make.
+//! Types of keys: one table from the dialect's word to the tokens' keys.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,19 +9,19 @@ use serde::{Serialize, Serializer};
 
 /// A type of key, as the dialect names it; `aes256-cbc` is an extension.
 #[derive(Clone, Copy)]
-pub struct KeyType(&'static Row);
+pub struct KeyType(&'static KeyTypeRow);
 
-/// What a type means.
-pub struct Row {
+/// The row of a type.
+pub struct KeyTypeRow {
     /// The dialect's word.
     pub word: &'static str,
-    /// Its number in the CKA_ID of managed keys, for ever.
+    /// Its number in the CKA_ID of managed keys, which never changes.
     pub code: u8,
-    /// What is made, and what can be done with it.
+    /// The keys and operations behind the type.
     pub shape: Shape,
 }
 
-/// What a type is made of.
+/// The keys and operations behind a type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
     /// AES in GCM with random nonces of 96 bits.
@@ -31,7 +31,7 @@ pub enum Shape {
     },
     /// AES-256 in CBC, and HMAC-SHA-256 with a second key over it.
     AesCbcHmac,
-    /// ECDSA on the curve of that name: of keys that others have made also one that the dialect has no word for.
+    /// ECDSA on the curve of that name; an external key's curve may have no word in the dialect.
     Ecdsa(&'static str),
     /// Ed25519, without prehash.
     Ed25519,
@@ -44,11 +44,11 @@ pub enum Shape {
     Hmac,
 }
 
-const fn row(word: &'static str, code: u8, shape: Shape) -> Row {
-    Row { word, code, shape }
+const fn row(word: &'static str, code: u8, shape: Shape) -> KeyTypeRow {
+    KeyTypeRow { word, code, shape }
 }
 
-static TABLE: [Row; 11] = [
+static TABLE: [KeyTypeRow; 11] = [
     row("aes128-gcm96", 1, Shape::AesGcm { bits: 128 }),
     row("aes256-gcm96", 2, Shape::AesGcm { bits: 256 }),
     row("aes256-cbc", 3, Shape::AesCbcHmac),
@@ -62,11 +62,11 @@ static TABLE: [Row; 11] = [
     row("hmac", 11, Shape::Hmac),
 ];
 
-/// The HMAC key's length: SHA-512's, below which some tokens refuse it (SoftHSM).
+/// The HMAC key's length: that of SHA-512; some tokens refuse shorter keys for it (SoftHSM).
 const HMAC_BITS: u64 = 512;
 
 impl KeyType {
-    /// What the dialect takes where nothing is said.
+    /// The dialect's default.
     pub const DEFAULT: &'static str = "aes256-gcm96";
 
     /// All types, in the order of the table.
@@ -89,19 +89,19 @@ impl KeyType {
         self.0.code
     }
 
-    /// Bytes of the keys whose length the dialect leaves open.
+    /// The length in bytes, for keys whose length the dialect leaves open.
     pub fn key_size(self) -> Option<u32> {
         (self.shape() == Shape::Hmac).then_some(HMAC_BITS as u32 / 8)
     }
 
-    /// What it is made of.
+    /// The keys and operations behind the type.
     pub fn shape(self) -> Shape {
         self.0.shape
     }
 }
 
 impl Shape {
-    /// What the tokens make for it: the key, and the second key where there is one.
+    /// The keys that the tokens make for it: the main key, and a second one if the type has one.
     pub fn specs(self) -> (KeySpec, Option<KeySpec>) {
         let curve = |name: &str| {
             let found = CURVES.iter().find(|curve| curve.name() == name);
@@ -117,7 +117,7 @@ impl Shape {
         }
     }
 
-    /// The dialect's word, or for what others have made one like it.
+    /// The dialect's word, or a similar one for an external key.
     pub fn word(self) -> String {
         match self {
             Self::AesGcm { bits } => format!("aes{bits}-gcm96"),
@@ -129,7 +129,7 @@ impl Shape {
         }
     }
 
-    /// Whether it enciphers and deciphers.
+    /// True if it enciphers and deciphers.
     pub fn encrypts(self) -> bool {
         matches!(
             self,
@@ -137,12 +137,12 @@ impl Shape {
         )
     }
 
-    /// Whether it signs and verifies.
+    /// True if it signs and verifies.
     pub fn signs(self) -> bool {
         matches!(self, Self::Ecdsa(_) | Self::Ed25519 | Self::Rsa { .. })
     }
 
-    /// Whether its uses are counted: random nonces of 96 bits meet after so many (SP 800-38D, 8.3).
+    /// True if its uses are counted: random nonces of 96 bits repeat after so many (SP 800-38D, 8.3).
     pub fn has_budget(self) -> bool {
         matches!(self, Self::AesGcm { .. })
     }
@@ -196,7 +196,7 @@ impl FromStr for KeyType {
     }
 }
 
-/// The dialect's words for hashes; `sha2-256` where nothing is said.
+/// The dialect's words for hashes; `sha2-256` is the default.
 pub(crate) static HASHES: [(&str, Hash, u64); 9] = [
     ("sha2-224", Hash::Sha224, ck::CKM_SHA224_HMAC),
     ("sha2-256", Hash::Sha256, ck::CKM_SHA256_HMAC),
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn words_and_codes_are_unique() {
         for (at, row) in TABLE.iter().enumerate() {
-            let twin = |other: &Row| other.word == row.word || other.code == row.code;
+            let twin = |other: &KeyTypeRow| other.word == row.word || other.code == row.code;
             assert!(!TABLE[..at].iter().any(twin), "{}", row.word);
             assert_eq!(row.word.parse::<KeyType>().unwrap().code(), row.code);
             assert_eq!(row.shape.word(), row.word);

@@ -1,36 +1,36 @@
-//! How the tokens say which managed key an object belongs to, so that names outlive the store.
+//! The mark in an object's CKA_ID that names its managed key. Names survive a loss of the store by it.
 
 use hsmux_pool::{BROKER_MARK, BROKER_ROLE};
 use hsmux_token::{Error, Kind, Object, Result, ck};
 
 use super::{KeyName, KeyType};
 
-/// What the CKA_ID of a managed key's object says; its CKA_LABEL is the key's name.
+/// The content of the CKA_ID of a managed key's object; its CKA_LABEL is the key's name.
 ///
-/// `hsmb`, 1, the type's number, the role, the version in 4 bytes, 8 random bytes: a name that is
-/// used again after a deletion never gives the same object again.
+/// `hsmb`, 1, the type's number, the role, the version in 4 bytes, 8 random bytes: a name that is used again after a
+/// deletion never gives the same object again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Mark {
+pub struct KeyMark {
     /// The key's type.
     pub kind: KeyType,
-    /// Which of the version's keys it is.
+    /// The role of the object in its version.
     pub role: Role,
     /// From 1.
     pub version: u32,
 }
 
-/// Which of a version's keys an object is.
+/// The role of an object in its version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// The one that the type is named for.
+    /// The key that the type is named after.
     Main = 0,
-    /// The one that authenticates what the first has enciphered.
+    /// The key that authenticates the output of the first.
     Mac = 1,
 }
 
 const LENGTH: usize = BROKER_MARK.len() + 2 + 4 + 8;
 
-impl Mark {
+impl KeyMark {
     /// A new CKA_ID.
     pub fn to_id(self) -> Result<Vec<u8>> {
         let mut id = BROKER_MARK.to_vec();
@@ -43,7 +43,7 @@ impl Mark {
         Ok(id)
     }
 
-    /// The managed key that an object is of, if it is of one.
+    /// The managed key of an object, if it has one.
     pub fn of(object: &Object) -> Option<(KeyName, Self)> {
         let id = object.attributes.get(ck::CKA_ID)?;
         let rest = id
@@ -84,17 +84,17 @@ mod tests {
 
     #[test]
     fn an_object_says_which_key_it_is_of() {
-        let mark = Mark {
+        let mark = KeyMark {
             kind: "aes256-cbc".parse().unwrap(),
             role: Role::Mac,
             version: 7,
         };
         let id = mark.to_id().unwrap();
         assert_ne!(id, mark.to_id().unwrap());
-        let (name, read) = Mark::of(&object(&id)).unwrap();
+        let (name, read) = KeyMark::of(&object(&id)).unwrap();
         assert_eq!((name.as_str(), read), ("orders", mark));
         for end in 0..id.len() {
-            assert_eq!(Mark::of(&object(&id[..end])), None);
+            assert_eq!(KeyMark::of(&object(&id[..end])), None);
         }
     }
 }

@@ -11,59 +11,59 @@ use hsmux_software::PublicKey;
 use hsmux_token::{Class, ObjectId};
 
 pub(crate) use kind::{HASHES, hash_word};
-pub use kind::{KeyType, Row, Shape};
-pub use mark::{Mark, Role};
+pub use kind::{KeyType, KeyTypeRow, Shape};
+pub use mark::{KeyMark, Role};
 pub use name::KeyName;
 
 use crate::engine::Budget;
 
-/// A managed key with all its versions, as it is at one moment.
+/// A managed key with all its versions, at one moment.
 #[derive(Clone, Debug)]
-pub struct Key {
+pub struct ManagedKey {
     /// Its name.
     pub name: KeyName,
     /// Its type, the same for all versions.
     pub kind: KeyType,
-    /// What its owner allows.
-    pub settings: Settings,
-    /// From 1 up; those that were trimmed are gone.
-    pub versions: BTreeMap<u32, Arc<Version>>,
+    /// The owner's settings.
+    pub settings: KeySettings,
+    /// From 1 up, without trimmed ones.
+    pub versions: BTreeMap<u32, Arc<KeyVersion>>,
 }
 
-/// What the owner of a key allows (the dialect's `keys/:name/config`).
+/// The owner's settings of a key (the dialect's `keys/:name/config`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Settings {
-    /// Whether the key may be deleted.
+pub struct KeySettings {
+    /// True if the key may be deleted.
     pub deletion_allowed: bool,
     /// Older versions no longer decrypt or verify, and make nothing new.
     pub min_decryption: u32,
-    /// Older versions no longer encrypt or sign; 0: the latest alone unless one is asked for.
+    /// Older versions no longer encrypt or sign; 0: only the latest, unless a request names one.
     pub min_encryption: u32,
     /// Older versions are gone for good; 0: none were trimmed.
     pub min_available: u32,
 }
 
-/// One version of a key: the objects of the tokens behind it.
+/// One version of a key, with its objects on the tokens.
 #[derive(Debug)]
-pub struct Version {
+pub struct KeyVersion {
     /// From 1.
     pub number: u32,
     /// Seconds after 1970.
     pub created: u64,
     /// The secret or private key.
     pub object: ObjectId,
-    /// The second key of what is enciphered first and then authenticated.
+    /// The second key, for encryption with an HMAC.
     pub mac: Option<ObjectId>,
-    /// How often it may still encipher, where that is counted.
+    /// Its remaining uses, if they are counted.
     pub budget: Option<Arc<Budget>>,
     /// The chain of certificates in PEM, the key's own first.
     pub certificates: Option<String>,
-    /// The public half, once somebody has asked for it.
+    /// The public half, from its first use on.
     pub public: OnceLock<PublicKey>,
 }
 
-impl Default for Settings {
-    /// What holds for a new key, and for one whose settings were lost: it cannot be deleted.
+impl Default for KeySettings {
+    /// The settings of a new key, and of one whose settings were lost: it cannot be deleted.
     fn default() -> Self {
         Self {
             deletion_allowed: false,
@@ -74,7 +74,7 @@ impl Default for Settings {
     }
 }
 
-impl Key {
+impl ManagedKey {
     /// The number of the newest version.
     pub fn latest(&self) -> u32 {
         self.versions
@@ -82,23 +82,23 @@ impl Key {
             .map_or(0, |(number, _)| *number)
     }
 
-    /// The same key with a version more, or in the place of one.
+    /// The same key with this version added or replaced.
     #[must_use]
-    pub fn with(&self, version: Version) -> Self {
+    pub fn with(&self, version: KeyVersion) -> Self {
         let mut key = self.clone();
         key.versions.insert(version.number, Arc::new(version));
         key
     }
 }
 
-impl Version {
-    /// All objects of the tokens that it is made of.
+impl KeyVersion {
+    /// All objects of it on the tokens.
     pub fn objects(&self) -> impl Iterator<Item = ObjectId> {
         halves(self.object).chain(self.mac)
     }
 }
 
-/// A key as the tokens hold it: of a pair both halves.
+/// The objects of a key on the tokens: for a pair both halves.
 pub(crate) fn halves(key: ObjectId) -> impl Iterator<Item = ObjectId> {
     let private = key.class == Class::PRIVATE_KEY;
     let public = private.then(|| key.with_class(Class::PUBLIC_KEY));

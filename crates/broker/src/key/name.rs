@@ -11,7 +11,7 @@ use hsmux_pool::HIDDEN_LABEL;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct KeyName(String);
 
-/// CKA_LABEL has no limit of its own; file names and logs have.
+/// The longest name, in bytes. CKA_LABEL has no limit; file names and logs have.
 const LONGEST: usize = 128;
 
 impl KeyName {

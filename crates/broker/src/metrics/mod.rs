@@ -2,15 +2,15 @@
 //!
 //! | file | one idea |
 //! |---|---|
-//! | `series` | what is counted of one key; an operation costs a few atomic additions |
-//! | `reason` | why something was refused, in few words |
-//! | `tokens` | what is read of the pool and the trail when somebody asks |
+//! | `series` | counters of one key |
+//! | `reason` | reasons of refusals, in few words |
+//! | `scrape` | numbers of the pool and the trail, read at each scrape |
 //! | `page` | `/metrics`, and who may read it |
 
 mod page;
 mod reason;
+mod scrape;
 mod series;
-mod tokens;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,20 +22,20 @@ use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 
 pub use page::{external, page};
 pub use reason::Reason;
-pub use series::{Running, Series};
+pub use series::{KeySeries, RunningOperation};
 
-use series::Families;
+use series::MetricFamilies;
 
 /// All that is counted.
 pub struct Metrics {
     registry: Registry,
-    families: Arc<Families>,
-    /// By what a key is called on the page. Replaced as a whole, so that a look takes no lock.
-    keys: ArcSwap<HashMap<Arc<str>, Arc<Series>>>,
-    /// Held by whoever adds to `keys` or takes away.
+    families: Arc<MetricFamilies>,
+    /// By the name of the key on the page. The map is replaced as a whole, so that a reader takes no lock.
+    keys: ArcSwap<HashMap<Arc<str>, Arc<KeySeries>>>,
+    /// Held while `keys` is changed.
     turn: Mutex<()>,
-    /// Of all keys that are too many.
-    others: Arc<Series>,
+    /// The common series of all keys above the limit.
+    others: Arc<KeySeries>,
     refusals: [IntCounter; Reason::ALL.len()],
     requests: IntGauge,
     connections: IntGauge,
@@ -45,10 +45,10 @@ pub struct Metrics {
     long_heads: IntCounter,
 }
 
-/// Keys with series of their own: each operation of each is some 20 lines of the page.
+/// The limit of keys with series of their own: each operation of a key is some 20 lines of the page.
 const MOST_KEYS: usize = 500;
 
-/// What the others are called: no key has this name.
+/// The name of that series: no key has this name.
 const OTHERS: &str = "*";
 
 impl Metrics {
@@ -59,7 +59,7 @@ impl Metrics {
 
     fn build() -> prometheus::Result<Self> {
         let registry = Registry::new();
-        let families = Arc::new(Families::register(&registry)?);
+        let families = Arc::new(MetricFamilies::register(&registry)?);
         let refusals = IntCounterVec::new(
             Opts::new(
                 "hsmux_broker_refusals_total",
@@ -89,7 +89,7 @@ impl Metrics {
         Ok(Self {
             keys: ArcSwap::default(),
             turn: Mutex::new(()),
-            others: Arc::new(Series::new(OTHERS.into(), Arc::clone(&families))),
+            others: Arc::new(KeySeries::new(OTHERS.into(), Arc::clone(&families))),
             refusals: Reason::ALL.map(|reason| refusals.with_label_values(&[reason.word()])),
             requests: gauge(
                 "hsmux_broker_requests_in_flight",
@@ -108,8 +108,8 @@ impl Metrics {
         })
     }
 
-    /// What is counted of a key, by what it is called on the page; `""` is for what needs no key.
-    pub fn of_key(&self, key: &str) -> Arc<Series> {
+    /// The series of a key by its name on the page; `""` is the one without a key.
+    pub fn of_key(&self, key: &str) -> Arc<KeySeries> {
         if let Some(known) = self.keys.load().get(key) {
             return Arc::clone(known);
         }
@@ -121,14 +121,14 @@ impl Metrics {
         if keys.len() >= MOST_KEYS {
             return Arc::clone(&self.others);
         }
-        let series = Arc::new(Series::new(key.into(), Arc::clone(&self.families)));
+        let series = Arc::new(KeySeries::new(key.into(), Arc::clone(&self.families)));
         let mut more = HashMap::clone(&keys);
         more.insert(key.into(), Arc::clone(&series));
         self.keys.store(Arc::new(more));
         series
     }
 
-    /// Takes the series of keys away that are no longer there.
+    /// Removes the series of keys that are gone.
     pub fn retain(&self, is_there: impl Fn(&str) -> bool) {
         let _turn = self.turn.lock();
         let keys = self.keys.load();
@@ -153,16 +153,16 @@ impl Metrics {
     }
 
     /// A request is in flight for as long as this lives.
-    pub fn request(&self) -> Held {
-        Held::new(&self.requests)
+    pub fn request(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.requests)
     }
 
-    /// A connection was closed, whose client had sent too many small frames.
+    /// A connection was closed because its client had sent too many small frames.
     pub fn flooded(&self) {
         self.floods.inc();
     }
 
-    /// A connection was closed, for whose head no memory was left.
+    /// A connection was closed because no memory was left for its head.
     pub fn no_memory(&self) {
         self.long_heads.inc();
     }
@@ -173,23 +173,23 @@ impl Metrics {
     }
 
     /// A connection is open for as long as this lives.
-    pub fn connection(&self) -> Held {
+    pub fn connection(&self) -> GaugeGuard {
         self.accepted.inc();
-        Held::new(&self.connections)
+        GaugeGuard::new(&self.connections)
     }
 }
 
-/// One more of something that is counted while it lasts.
-pub struct Held(IntGauge);
+/// Counts one as long as this lives.
+pub struct GaugeGuard(IntGauge);
 
-impl Held {
+impl GaugeGuard {
     fn new(gauge: &IntGauge) -> Self {
         gauge.inc();
         Self(gauge.clone())
     }
 }
 
-impl Drop for Held {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.dec();
     }

@@ -11,21 +11,21 @@ use hsmux_token::ObjectId;
 use prometheus::{TEXT_FORMAT, TextEncoder};
 
 use crate::Broker;
-use crate::http::{self, Call};
+use crate::http::{self, ApiCall};
 use crate::refusal::Refusal;
 
-/// Keys that others have made are called by what they are, however a client names them, as the beginning
-/// of the name that `hsmux key list` shows.
+/// The name of an external key on the page. It is the beginning of the name that `hsmux key list` shows, however a
+/// client names the key.
 const EXTERNAL: &str = "object:";
 
-/// What such a key is called.
+/// The name of such a key on the page.
 pub fn external(object: &ObjectId) -> String {
     format!("{EXTERNAL}{}", hex::encode(&object.name[..8]))
 }
 
-/// `/metrics`: for whoever is on this machine's socket, or is allowed to, or for everybody where the
-/// configuration says so.
-pub async fn page(call: Call) -> Result<Response, Refusal> {
+/// `/metrics`: for clients on this machine's socket or with that right, or for everybody if the configuration says
+/// so.
+pub async fn page(call: ApiCall) -> Result<Response, Refusal> {
     let broker = Arc::clone(call.broker());
     let open = broker.open_metrics.load(Ordering::Relaxed);
     if !open && !call.client().is_local() {
@@ -56,7 +56,7 @@ fn write(broker: &Broker) -> prometheus::Result<String> {
     let traffic = broker.engine.pool().traffic();
     let traces = broker.traces.counts();
     let audit = broker.audit.status();
-    families.extend(super::tokens::families(
+    families.extend(super::scrape::families(
         &traffic,
         &audit,
         traces,

@@ -1,4 +1,4 @@
-//! Why something was refused, in few words.
+//! Reasons of refusals, in few words.
 
 use axum::http::StatusCode;
 
@@ -6,7 +6,7 @@ use crate::refusal::Refusal;
 
 macro_rules! reasons {
     ($($reason:ident $word:literal $help:literal,)*) => {
-        /// Why a request was refused, or an operation failed.
+        /// The reason of a refused request or a failed operation.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum Reason {
             $(#[doc = $help] $reason,)*

@@ -1,4 +1,4 @@
-//! What is counted of one key; an operation costs a few atomic additions.
+//! The counters of one key; an operation costs a few atomic additions.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -11,15 +11,15 @@ use prometheus::{
 
 use super::Reason;
 
-/// What is counted of every key.
-pub struct Families {
+/// The metric families of all keys.
+pub struct MetricFamilies {
     operations: IntCounterVec,
     errors: IntCounterVec,
     seconds: HistogramVec,
     in_flight: IntGaugeVec,
 }
 
-impl Families {
+impl MetricFamilies {
     pub fn register(registry: &Registry) -> prometheus::Result<Self> {
         let bounds = Spread::BOUNDS_US.map(|us| Duration::from_micros(us).as_secs_f64());
         let families = Self {
@@ -61,28 +61,28 @@ impl Families {
     }
 }
 
-/// Operations that are counted, as the audit trail calls them.
+/// The counted operations, by their names on the audit trail.
 const OPERATIONS: [&str; 10] = [
     "encrypt", "decrypt", "rewrap", "datakey", "sign", "verify", "hmac", "csr", "random", "hash",
 ];
 
-/// What is counted of one key.
-pub struct Series {
+/// The counters of one key.
+pub struct KeySeries {
     key: Arc<str>,
-    families: Arc<Families>,
+    families: Arc<MetricFamilies>,
     in_flight: IntGauge,
-    /// Of each operation, once there was one.
-    of: [OnceLock<Operation>; OPERATIONS.len()],
+    /// One for each operation, from its first use on.
+    of: [OnceLock<OperationSeries>; OPERATIONS.len()],
 }
 
-struct Operation {
+struct OperationSeries {
     count: IntCounter,
     seconds: Histogram,
 }
 
-impl Series {
+impl KeySeries {
     /// Nothing is counted yet.
-    pub fn new(key: Arc<str>, families: Arc<Families>) -> Self {
+    pub fn new(key: Arc<str>, families: Arc<MetricFamilies>) -> Self {
         Self {
             in_flight: families.in_flight.with_label_values(&[&*key]),
             of: [const { OnceLock::new() }; OPERATIONS.len()],
@@ -92,9 +92,9 @@ impl Series {
     }
 
     /// An operation begins.
-    pub fn begin(&self, operation: &'static str) -> Running<'_> {
+    pub fn begin(&self, operation: &'static str) -> RunningOperation<'_> {
         self.in_flight.inc();
-        Running {
+        RunningOperation {
             series: self,
             operation,
             begun: Instant::now(),
@@ -102,11 +102,11 @@ impl Series {
         }
     }
 
-    fn end(&self, running: &Running<'_>) {
+    fn end(&self, running: &RunningOperation<'_>) {
         self.in_flight.dec();
         let word = running.operation;
         if let Some(at) = OPERATIONS.iter().position(|known| *known == word) {
-            let of = self.of[at].get_or_init(|| Operation {
+            let of = self.of[at].get_or_init(|| OperationSeries {
                 count: self
                     .families
                     .operations
@@ -125,7 +125,7 @@ impl Series {
     /// Takes it off the page.
     pub fn take_away(&self) {
         let families = &self.families;
-        // What was never counted is not there, which is as good.
+        // A series that does not exist needs no removal.
         let _ = families.in_flight.remove_label_values(&[&*self.key]);
         for operation in OPERATIONS {
             let labels = [&*self.key, operation];
@@ -140,16 +140,16 @@ impl Series {
 }
 
 /// An operation under way; it is counted when this is dropped.
-pub struct Running<'a> {
-    series: &'a Series,
+pub struct RunningOperation<'a> {
+    series: &'a KeySeries,
     operation: &'static str,
     /// When it began.
     pub begun: Instant,
-    /// How it ended. Who drops it without a word has gone.
+    /// The outcome. Dropping this without one means that the client has gone.
     pub outcome: Result<(), Reason>,
 }
 
-impl Drop for Running<'_> {
+impl Drop for RunningOperation<'_> {
     fn drop(&mut self) {
         self.series.end(self);
     }

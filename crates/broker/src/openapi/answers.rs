@@ -3,9 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::fields::{Field, object};
-use super::paths::{Answer, Operation};
+use super::paths::{ApiAnswer, ApiOperation};
 
-/// Why a request is refused, by status.
+/// The reasons of refusals, by status.
 const REFUSALS: [(&str, &str); 9] = [
     ("400", "The request makes no sense; the sentence says why"),
     ("403", "No policy allows it"),
@@ -39,14 +39,14 @@ pub fn retry_after() -> Value {
 }
 
 /// All answers of an operation.
-pub fn responses(operation: &Operation) -> Value {
+pub fn responses(operation: &ApiOperation) -> Value {
     let mut responses = Map::new();
     let (status, good) = good(operation.answer);
     let mut described = json!({ "description": operation.summary });
     if let Some((kind, schema)) = good {
         described["content"] = json!({ kind: { "schema": schema } });
     }
-    if let Answer::Batch(_) = operation.answer {
+    if let ApiAnswer::Batch(_) = operation.answer {
         let mut partly = described.clone();
         partly["description"] =
             "A part of the batch, where the request has asked for this status".into();
@@ -59,11 +59,13 @@ pub fn responses(operation: &Operation) -> Value {
     responses.into()
 }
 
-/// A batch of which items failed has their errors within its results.
-fn refusal(operation: &Operation, status: &str, why: &str) -> Value {
+/// A batch with failed items has their errors in its results.
+fn refusal(operation: &ApiOperation, status: &str, why: &str) -> Value {
     let errors = json!({ "$ref": "#/components/schemas/Errors" });
     let schema = match (operation.answer, status) {
-        (Answer::Batch(fields), "400") => json!({ "anyOf": [errors, envelope(&results(fields))] }),
+        (ApiAnswer::Batch(fields), "400") => {
+            json!({ "anyOf": [errors, envelope(&results(fields))] })
+        }
         _ => errors,
     };
     let mut described = json!({
@@ -78,16 +80,16 @@ fn refusal(operation: &Operation, status: &str, why: &str) -> Value {
     described
 }
 
-fn good(answer: Answer) -> (&'static str, Option<(&'static str, Value)>) {
+fn good(answer: ApiAnswer) -> (&'static str, Option<(&'static str, Value)>) {
     let json = |schema| ("200", Some(("application/json", schema)));
     match answer {
-        Answer::Nothing => ("204", None),
-        Answer::Data(fields) => json(envelope(&object(fields))),
-        Answer::Batch(fields) => json(envelope(
+        ApiAnswer::Nothing => ("204", None),
+        ApiAnswer::Data(fields) => json(envelope(&object(fields))),
+        ApiAnswer::Batch(fields) => json(envelope(
             &json!({ "anyOf": [object(fields), results(fields)] }),
         )),
-        Answer::Plain(fields) => json(object(fields)),
-        Answer::Text => ("200", Some(("text/plain", json!({ "type": "string" })))),
+        ApiAnswer::Plain(fields) => json(object(fields)),
+        ApiAnswer::Text => ("200", Some(("text/plain", json!({ "type": "string" })))),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What requests and answers are made of.
+//! Fields of requests and answers.
 
 use serde_json::{Map, Value, json};
 
@@ -8,28 +8,28 @@ use crate::transit::batch::MOST;
 /// A member of an object, or a parameter.
 pub struct Field {
     name: &'static str,
-    kind: Kind,
-    /// Of an answer: not in each.
+    kind: FieldKind,
+    /// True for a field that not every answer has.
     optional: bool,
 }
 
-/// What it may be.
+/// The type of a field.
 #[derive(Clone, Copy)]
-pub enum Kind {
+pub enum FieldKind {
     Text,
-    /// Of a request: a number, also as text.
+    /// In a request: a number, also as text.
     Number,
-    /// Of a request: a flag, also as text.
+    /// In a request: a flag, also as text.
     Flag,
-    /// Of an answer: a number from 0.
+    /// In an answer: a number from 0.
     Count,
-    /// Of an answer: a flag.
+    /// In an answer: a flag.
     Truth,
     Base64,
     /// `vault:v1:...`
     Sealed,
     Hash,
-    /// A hash, or `none` for what is signed as it is.
+    /// A hash, or `none` for data that is signed without one.
     HashOrNone,
     KeyType,
     Word(&'static [&'static str]),
@@ -45,14 +45,14 @@ pub enum Kind {
 
 /// The body of a request.
 #[derive(Clone, Copy)]
-pub enum Body {
+pub enum ApiBody {
     /// An object of these.
     One(&'static [Field]),
     /// The same, or many in `batch_input`.
     Batch(&'static [Field]),
 }
 
-pub const fn field(name: &'static str, kind: Kind) -> Field {
+pub const fn field(name: &'static str, kind: FieldKind) -> Field {
     Field {
         name,
         kind,
@@ -67,7 +67,7 @@ impl Field {
     }
 }
 
-impl Kind {
+impl FieldKind {
     fn schema(self) -> Value {
         let hashes = || HASHES.iter().map(|(word, ..)| *word);
         match self {
@@ -141,20 +141,20 @@ pub fn properties(fields: &[Field]) -> Map<String, Value> {
         .collect()
 }
 
-/// An object that has all of these.
+/// The schema of an object with these fields.
 pub fn object(fields: &[Field]) -> Value {
     let always = fields.iter().filter(|field| !field.optional);
     let names: Vec<_> = always.map(|field| field.name).collect();
     json!({ "type": "object", "properties": properties(fields), "required": names })
 }
 
-/// What a request takes.
-pub fn request(body: Body) -> Value {
+/// The schema of a request's body.
+pub fn request(body: ApiBody) -> Value {
     let fields = match body {
-        Body::One(fields) | Body::Batch(fields) => fields,
+        ApiBody::One(fields) | ApiBody::Batch(fields) => fields,
     };
     let mut members = properties(fields);
-    if matches!(body, Body::Batch(_)) {
+    if matches!(body, ApiBody::Batch(_)) {
         let mut item = properties(fields);
         item.insert("reference".into(), json!({ "type": "string" }));
         let items = json!({ "type": "object", "properties": item });
@@ -166,7 +166,7 @@ pub fn request(body: Body) -> Value {
     json!({ "type": "object", "properties": members })
 }
 
-/// Those in the path and those of the query.
+/// The parameters of the path and the query.
 pub fn parameters(path: &str, query: &[Field]) -> Value {
     let in_path = path.split('/').filter_map(|part| {
         let name = part.strip_prefix('{')?.strip_suffix('}')?;
@@ -174,7 +174,7 @@ pub fn parameters(path: &str, query: &[Field]) -> Value {
         Some(json!({ "name": name, "in": "path", "required": true, "schema": schema }))
     });
     let in_query = query.iter().map(|field| {
-        let required = matches!(field.kind, Kind::Only(_));
+        let required = matches!(field.kind, FieldKind::Only(_));
         let schema = field.kind.schema();
         json!({ "name": field.name, "in": "query", "required": required, "schema": schema })
     });
@@ -194,6 +194,6 @@ fn in_path(path: &str, name: &str) -> Value {
         _ if path.contains("/random/") => {
             json!({ "type": "integer", "minimum": 1, "maximum": 128 * 1024 })
         }
-        _ => Kind::Hash.schema(),
+        _ => FieldKind::Hash.schema(),
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! | file | one idea |
 //! |---|---|
-//! | `paths` | every path with its methods: a row each |
-//! | `fields` | what requests and answers are made of |
+//! | `paths` | every path with its methods, a row each |
+//! | `fields` | fields of requests and answers |
 //! | `answers` | the envelope, errors, statuses |
 
 mod answers;
@@ -16,7 +16,7 @@ use axum::response::Response;
 use serde_json::{Map, Value, json};
 
 use crate::http;
-use paths::{Operation, PATHS};
+use paths::{ApiOperation, PATHS};
 
 /// `/v1/openapi.json`.
 pub fn page() -> Response {
@@ -25,7 +25,7 @@ pub fn page() -> Response {
     http::text("application/json", text.as_str())
 }
 
-/// The row that a path is of, as the router finds it: `/v1/transit/encrypt/{name}`.
+/// The route of a path, as the router finds it: `/v1/transit/encrypt/{name}`.
 pub fn route(path: &str) -> Option<&'static str> {
     let of = |path: &'static str| path.split('/');
     let fits = |row: &&'static str| {
@@ -37,7 +37,7 @@ pub fn route(path: &str) -> Option<&'static str> {
         all && parts.next().is_none()
     };
     let rows = PATHS.iter().map(|(row, _)| *row).filter(fits);
-    // What is said word for word goes first.
+    // Literal paths come before paths with parameters.
     rows.min_by_key(|row| row.matches('{').count())
 }
 
@@ -73,7 +73,7 @@ pub fn document() -> Value {
     })
 }
 
-fn describe(path: &str, operation: &Operation) -> Value {
+fn describe(path: &str, operation: &ApiOperation) -> Value {
     let id: String =
         operation.method.to_owned() + &path.replace(['{', '}', '.'], "").replace('/', "-");
     let mut described = json!({
@@ -97,7 +97,7 @@ fn describe(path: &str, operation: &Operation) -> Value {
 mod tests {
     use super::*;
 
-    /// The router does not say what it routes; its source does.
+    /// The router does not list its routes; its source does.
     #[test]
     fn every_route_is_described() {
         let source = include_str!("../http/app.rs");

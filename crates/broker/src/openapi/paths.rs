@@ -1,23 +1,23 @@
 //! Every path with its methods: a row each.
 
-use super::fields::{Body, Field, Kind, field};
+use super::fields::{ApiBody, Field, FieldKind, field};
 
 /// A method of a path.
-pub struct Operation {
+pub struct ApiOperation {
     pub method: &'static str,
     pub summary: &'static str,
     /// Parameters of the query.
     pub query: &'static [Field],
-    /// What it takes.
-    pub body: Option<Body>,
-    pub answer: Answer,
-    /// Whether it needs no token.
+    /// The request's body.
+    pub body: Option<ApiBody>,
+    pub answer: ApiAnswer,
+    /// True if it needs no token.
     pub open: bool,
 }
 
-/// What it is answered with when all is well.
+/// The answer of a success.
 #[derive(Clone, Copy)]
-pub enum Answer {
+pub enum ApiAnswer {
     /// 204.
     Nothing,
     /// The envelope around these.
@@ -30,8 +30,8 @@ pub enum Answer {
     Text,
 }
 
-const fn operation(method: &'static str, summary: &'static str, answer: Answer) -> Operation {
-    Operation {
+const fn operation(method: &'static str, summary: &'static str, answer: ApiAnswer) -> ApiOperation {
+    ApiOperation {
         method,
         summary,
         query: &[],
@@ -41,8 +41,8 @@ const fn operation(method: &'static str, summary: &'static str, answer: Answer) 
     }
 }
 
-impl Operation {
-    const fn takes(mut self, body: Body) -> Self {
+impl ApiOperation {
+    const fn takes(mut self, body: ApiBody) -> Self {
         self.body = Some(body);
         self
     }
@@ -68,16 +68,16 @@ macro_rules! written {
     };
 }
 
-const VERSION: Field = field("key_version", Kind::Number);
-const BITS: Field = field("bits", Kind::Number);
-const ASSOCIATED_DATA: Field = field("associated_data", Kind::Base64);
-const NONCE: Field = field("nonce", Kind::Base64);
-const PADDING: Field = field("padding_scheme", Kind::Word(&["oaep", "pkcs1v15"]));
-const OAEP_HASH: Field = field("oaep_hash", Kind::Hash);
-const MODE: Field = field("mode", Kind::Word(&["gcm", "cbc"]));
-const EXPORTABLE: Field = field("exportable", Kind::Flag);
-const BACKUP: Field = field("allow_plaintext_backup", Kind::Flag);
-const INPUT: Field = field("input", Kind::Base64);
+const VERSION: Field = field("key_version", FieldKind::Number);
+const BITS: Field = field("bits", FieldKind::Number);
+const ASSOCIATED_DATA: Field = field("associated_data", FieldKind::Base64);
+const NONCE: Field = field("nonce", FieldKind::Base64);
+const PADDING: Field = field("padding_scheme", FieldKind::Word(&["oaep", "pkcs1v15"]));
+const OAEP_HASH: Field = field("oaep_hash", FieldKind::Hash);
+const MODE: Field = field("mode", FieldKind::Word(&["gcm", "cbc"]));
+const EXPORTABLE: Field = field("exportable", FieldKind::Flag);
+const BACKUP: Field = field("allow_plaintext_backup", FieldKind::Flag);
+const INPUT: Field = field("input", FieldKind::Base64);
 
 const CRYPT: &[Field] = &[
     VERSION,
@@ -86,33 +86,33 @@ const CRYPT: &[Field] = &[
     PADDING,
     OAEP_HASH,
     MODE,
-    field("plaintext", Kind::Base64),
-    field("ciphertext", Kind::Sealed),
+    field("plaintext", FieldKind::Base64),
+    field("ciphertext", FieldKind::Sealed),
 ];
 const SIGN: &[Field] = &[
     VERSION,
     INPUT,
-    field("signature", Kind::Sealed),
-    field("hmac", Kind::Sealed),
-    field("hash_algorithm", Kind::HashOrNone),
-    field("algorithm", Kind::HashOrNone),
-    field("prehashed", Kind::Flag),
-    field("signature_algorithm", Kind::Word(&["pss", "pkcs1v15"])),
-    field("marshaling_algorithm", Kind::Word(&["asn1", "jws"])),
-    field("salt_length", Kind::Salt),
+    field("signature", FieldKind::Sealed),
+    field("hmac", FieldKind::Sealed),
+    field("hash_algorithm", FieldKind::HashOrNone),
+    field("algorithm", FieldKind::HashOrNone),
+    field("prehashed", FieldKind::Flag),
+    field("signature_algorithm", FieldKind::Word(&["pss", "pkcs1v15"])),
+    field("marshaling_algorithm", FieldKind::Word(&["asn1", "jws"])),
+    field("salt_length", FieldKind::Salt),
 ];
 const CREATE: &[Field] = &[
-    field("type", Kind::KeyType),
-    field("key_size", Kind::Number),
+    field("type", FieldKind::KeyType),
+    field("key_size", FieldKind::Number),
     EXPORTABLE,
     BACKUP,
-    field("derived", Kind::Flag),
-    field("convergent_encryption", Kind::Flag),
+    field("derived", FieldKind::Flag),
+    field("convergent_encryption", FieldKind::Flag),
 ];
 const CONFIG: &[Field] = &[
-    field("min_decryption_version", Kind::Number),
-    field("min_encryption_version", Kind::Number),
-    field("deletion_allowed", Kind::Flag),
+    field("min_decryption_version", FieldKind::Number),
+    field("min_encryption_version", FieldKind::Number),
+    field("deletion_allowed", FieldKind::Flag),
     EXPORTABLE,
     BACKUP,
 ];
@@ -126,77 +126,81 @@ const DATAKEY: &[Field] = &[
     MODE,
 ];
 const CERTIFICATE: &[Field] = &[
-    field("certificate_chain", Kind::Text),
-    field("version", Kind::Number),
+    field("certificate_chain", FieldKind::Text),
+    field("version", FieldKind::Number),
 ];
-const CSR: &[Field] = &[field("csr", Kind::Text), field("version", Kind::Number)];
+const CSR: &[Field] = &[
+    field("csr", FieldKind::Text),
+    field("version", FieldKind::Number),
+];
 const RANDOM: &[Field] = &[
-    field("bytes", Kind::Number),
-    field("format", Kind::Word(&["base64", "hex"])),
+    field("bytes", FieldKind::Number),
+    field("format", FieldKind::Word(&["base64", "hex"])),
 ];
 const HASH: &[Field] = &[
     INPUT,
-    field("algorithm", Kind::Hash),
-    field("format", Kind::Word(&["hex", "base64"])),
+    field("algorithm", FieldKind::Hash),
+    field("format", FieldKind::Word(&["hex", "base64"])),
 ];
 
-const MADE: Field = field("key_version", Kind::Count);
-const SEALED: &[Field] = &[field("ciphertext", Kind::Sealed), MADE];
-/// The plaintext by the variant of that name.
+const MADE: Field = field("key_version", FieldKind::Count);
+const SEALED: &[Field] = &[field("ciphertext", FieldKind::Sealed), MADE];
+/// The name of the variant decides about the plaintext.
 const DATA_KEY: &[Field] = &[
-    field("ciphertext", Kind::Sealed),
+    field("ciphertext", FieldKind::Sealed),
     MADE,
-    field("plaintext", Kind::Base64).optional(),
+    field("plaintext", FieldKind::Base64).optional(),
 ];
-const SIGNED: &[Field] = &[field("signature", Kind::Sealed), MADE];
-const MAC: &[Field] = &[field("hmac", Kind::Sealed), MADE];
-const VALID: &[Field] = &[field("valid", Kind::Truth)];
+const SIGNED: &[Field] = &[field("signature", FieldKind::Sealed), MADE];
+const MAC: &[Field] = &[field("hmac", FieldKind::Sealed), MADE];
+const VALID: &[Field] = &[field("valid", FieldKind::Truth)];
 const KEY: &[Field] = &[
-    field("name", Kind::Text),
-    field("type", Kind::Text),
-    field("keys", Kind::Versions),
-    field("latest_version", Kind::Count),
-    field("min_available_version", Kind::Count),
-    field("min_decryption_version", Kind::Count),
-    field("min_encryption_version", Kind::Count),
-    field("deletion_allowed", Kind::Truth),
-    field("supports_encryption", Kind::Truth),
-    field("supports_decryption", Kind::Truth),
-    field("supports_signing", Kind::Truth),
-    field("exportable", Kind::Truth),
+    field("name", FieldKind::Text),
+    field("type", FieldKind::Text),
+    field("keys", FieldKind::Versions),
+    field("latest_version", FieldKind::Count),
+    field("min_available_version", FieldKind::Count),
+    field("min_decryption_version", FieldKind::Count),
+    field("min_encryption_version", FieldKind::Count),
+    field("deletion_allowed", FieldKind::Truth),
+    field("supports_encryption", FieldKind::Truth),
+    field("supports_decryption", FieldKind::Truth),
+    field("supports_signing", FieldKind::Truth),
+    field("exportable", FieldKind::Truth),
 ];
 
-const RANDOM_ROW: &[Operation] = written!(
+const RANDOM_ROW: &[ApiOperation] = written!(
     "Random bytes of a token",
-    Body::One(RANDOM),
-    Answer::Data(&[field("random_bytes", Kind::Text)])
+    ApiBody::One(RANDOM),
+    ApiAnswer::Data(&[field("random_bytes", FieldKind::Text)])
 );
-const HASH_ROW: &[Operation] = written!(
+const HASH_ROW: &[ApiOperation] = written!(
     "The digest of data",
-    Body::One(HASH),
-    Answer::Data(&[field("sum", Kind::Text)])
+    ApiBody::One(HASH),
+    ApiAnswer::Data(&[field("sum", FieldKind::Text)])
 );
-const SIGN_ROW: &[Operation] = written!("Sign", Body::Batch(SIGN), Answer::Batch(SIGNED));
-const VERIFY_ROW: &[Operation] = written!(
+const SIGN_ROW: &[ApiOperation] = written!("Sign", ApiBody::Batch(SIGN), ApiAnswer::Batch(SIGNED));
+const VERIFY_ROW: &[ApiOperation] = written!(
     "Verify a signature or an HMAC",
-    Body::Batch(SIGN),
-    Answer::Batch(VALID)
+    ApiBody::Batch(SIGN),
+    ApiAnswer::Batch(VALID)
 );
-const HMAC_ROW: &[Operation] = written!("Make an HMAC", Body::Batch(SIGN), Answer::Batch(MAC));
+const HMAC_ROW: &[ApiOperation] =
+    written!("Make an HMAC", ApiBody::Batch(SIGN), ApiAnswer::Batch(MAC));
 
 /// In the order of the router.
-pub static PATHS: &[(&str, &[Operation])] = &[
+pub static PATHS: &[(&str, &[ApiOperation])] = &[
     (
         "/v1/transit/keys",
         &[operation(
             "get",
             "The names of all keys, as LIST does",
-            Answer::Data(&[field("keys", Kind::Names)]),
+            ApiAnswer::Data(&[field("keys", FieldKind::Names)]),
         )
         .asks(&[
-            field("list", Kind::Only("true")),
-            field("after", Kind::Text),
-            field("limit", Kind::Count),
+            field("list", FieldKind::Only("true")),
+            field("after", FieldKind::Text),
+            field("limit", FieldKind::Count),
         ])],
     ),
     (
@@ -205,14 +209,14 @@ pub static PATHS: &[(&str, &[Operation])] = &[
             operation(
                 "get",
                 "A key's versions and public halves",
-                Answer::Data(KEY),
+                ApiAnswer::Data(KEY),
             ),
-            operation("post", "Make a key", Answer::Data(KEY)).takes(Body::One(CREATE)),
-            operation("put", "Make a key", Answer::Data(KEY)).takes(Body::One(CREATE)),
+            operation("post", "Make a key", ApiAnswer::Data(KEY)).takes(ApiBody::One(CREATE)),
+            operation("put", "Make a key", ApiAnswer::Data(KEY)).takes(ApiBody::One(CREATE)),
             operation(
                 "delete",
                 "Delete a key that may be deleted",
-                Answer::Nothing,
+                ApiAnswer::Nothing,
             ),
         ],
     ),
@@ -220,31 +224,35 @@ pub static PATHS: &[(&str, &[Operation])] = &[
         "/v1/transit/keys/{name}/config",
         written!(
             "Change what may be done with a key",
-            Body::One(CONFIG),
-            Answer::Data(KEY)
+            ApiBody::One(CONFIG),
+            ApiAnswer::Data(KEY)
         ),
     ),
     (
         "/v1/transit/keys/{name}/rotate",
-        written!("Make a new version", Body::One(&[]), Answer::Data(KEY)),
+        written!(
+            "Make a new version",
+            ApiBody::One(&[]),
+            ApiAnswer::Data(KEY)
+        ),
     ),
     (
         "/v1/transit/keys/{name}/trim",
         written!(
             "Destroy old versions",
-            Body::One(&[field("min_available_version", Kind::Number)]),
-            Answer::Data(KEY)
+            ApiBody::One(&[field("min_available_version", FieldKind::Number)]),
+            ApiAnswer::Data(KEY)
         ),
     ),
     (
         "/v1/transit/keys/{name}/csr",
         written!(
             "Have a certification request signed",
-            Body::One(CSR),
-            Answer::Data(&[
-                field("name", Kind::Text),
-                field("type", Kind::Text),
-                field("csr", Kind::Text),
+            ApiBody::One(CSR),
+            ApiAnswer::Data(&[
+                field("name", FieldKind::Text),
+                field("type", FieldKind::Text),
+                field("csr", FieldKind::Text),
             ])
         ),
     ),
@@ -252,36 +260,36 @@ pub static PATHS: &[(&str, &[Operation])] = &[
         "/v1/transit/keys/{name}/set-certificate",
         written!(
             "Keep a certificate with a key",
-            Body::One(CERTIFICATE),
-            Answer::Nothing
+            ApiBody::One(CERTIFICATE),
+            ApiAnswer::Nothing
         ),
     ),
     (
         "/v1/transit/encrypt/{name}",
-        written!("Encipher", Body::Batch(CRYPT), Answer::Batch(SEALED)),
+        written!("Encipher", ApiBody::Batch(CRYPT), ApiAnswer::Batch(SEALED)),
     ),
     (
         "/v1/transit/decrypt/{name}",
         written!(
             "Decipher",
-            Body::Batch(CRYPT),
-            Answer::Batch(&[field("plaintext", Kind::Base64)])
+            ApiBody::Batch(CRYPT),
+            ApiAnswer::Batch(&[field("plaintext", FieldKind::Base64)])
         ),
     ),
     (
         "/v1/transit/rewrap/{name}",
         written!(
             "Encipher anew with a newer version",
-            Body::Batch(CRYPT),
-            Answer::Batch(SEALED)
+            ApiBody::Batch(CRYPT),
+            ApiAnswer::Batch(SEALED)
         ),
     ),
     (
         "/v1/transit/datakey/{variant}/{name}",
         written!(
             "A new key for the client's own use",
-            Body::One(DATAKEY),
-            Answer::Data(DATA_KEY)
+            ApiBody::One(DATAKEY),
+            ApiAnswer::Data(DATA_KEY)
         ),
     ),
     ("/v1/transit/sign/{name}", SIGN_ROW),
@@ -300,10 +308,10 @@ pub static PATHS: &[(&str, &[Operation])] = &[
         &[operation(
             "get",
             "Who the client is",
-            Answer::Data(&[
-                field("display_name", Kind::Text),
-                field("renewable", Kind::Truth),
-                field("ttl", Kind::Count),
+            ApiAnswer::Data(&[
+                field("display_name", FieldKind::Text),
+                field("renewable", FieldKind::Truth),
+                field("ttl", FieldKind::Count),
             ]),
         )],
     ),
@@ -312,11 +320,11 @@ pub static PATHS: &[(&str, &[Operation])] = &[
         &[operation(
             "get",
             "As the dialect's clients ask: always unsealed",
-            Answer::Plain(&[
-                field("initialized", Kind::Truth),
-                field("sealed", Kind::Truth),
-                field("standby", Kind::Truth),
-                field("version", Kind::Text),
+            ApiAnswer::Plain(&[
+                field("initialized", FieldKind::Truth),
+                field("sealed", FieldKind::Truth),
+                field("standby", FieldKind::Truth),
+                field("version", FieldKind::Text),
             ]),
         )
         .open()],
@@ -326,7 +334,7 @@ pub static PATHS: &[(&str, &[Operation])] = &[
         &[operation(
             "get",
             "This description",
-            Answer::Plain(&[field("openapi", Kind::Text)]),
+            ApiAnswer::Plain(&[field("openapi", FieldKind::Text)]),
         )
         .open()],
     ),
@@ -335,7 +343,7 @@ pub static PATHS: &[(&str, &[Operation])] = &[
         &[operation(
             "get",
             "Whether the process answers",
-            Answer::Plain(&[field("alive", Kind::Truth)]),
+            ApiAnswer::Plain(&[field("alive", FieldKind::Truth)]),
         )
         .open()],
     ),
@@ -344,12 +352,12 @@ pub static PATHS: &[(&str, &[Operation])] = &[
         &[operation(
             "get",
             "Whether a member of the pool serves",
-            Answer::Plain(&[field("ready", Kind::Truth)]),
+            ApiAnswer::Plain(&[field("ready", FieldKind::Truth)]),
         )
         .open()],
     ),
     (
         "/metrics",
-        &[operation("get", "Numbers for Prometheus", Answer::Text)],
+        &[operation("get", "Numbers for Prometheus", ApiAnswer::Text)],
     ),
 ];

@@ -1,4 +1,4 @@
-//! Uses of GCM keys, reserved ahead in blocks: what a crash loses was never handed out.
+//! Uses of GCM keys, reserved in blocks: a crash loses only unused ones.
 
 use std::ops::Range;
 
@@ -7,19 +7,19 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{Store, object_blob};
 
-/// Most uses of a key with random nonces of 96 bits (NIST SP 800-38D, section 8.3).
+/// The limit of uses of a key with random nonces of 96 bits (NIST SP 800-38D, section 8.3).
 pub const LIMIT: u64 = 1 << 32;
 
-/// Uses that are reserved at once: one write for so many, and so many lost at a crash.
+/// The size of a block: one write for so many uses, and so many lost in a crash.
 pub const BLOCK: u64 = 1 << 16;
 
 impl Store {
-    /// Uses that were reserved so far; the next are counted from there.
+    /// The uses reserved so far.
     pub fn reserved(&self, object: &ObjectId) -> Result<u64> {
         self.read(|connection| reserved(connection, object))
     }
 
-    /// The next uses, which nobody else gets; on disk when it returns. `None`: there are none left.
+    /// Reserves the next uses exclusively; they are on disk when it returns. `None`: the budget is used up.
     pub fn reserve(&self, object: &ObjectId) -> Result<Option<Range<u64>>> {
         self.write(|write| {
             let from = reserved(write, object)?;
@@ -32,14 +32,14 @@ impl Store {
         })
     }
 
-    /// Whether uses of this key, of which nothing else is known here, may have been forgotten with an earlier
-    /// state: a managed key's are taken as used up when it is taken over.
+    /// True if uses of this key may be missing from the store after a restore. A managed key's uses are taken as used
+    /// up when it is adopted.
     pub fn forgets(&self, object: &ObjectId) -> Result<bool> {
         let sql = "SELECT uses_forgotten AND NOT EXISTS (SELECT 1 FROM budgets WHERE object = ?1) FROM origin";
         self.read(|connection| connection.query_row(sql, [object_blob(object)], |row| row.get(0)))
     }
 
-    /// Nobody knows how often a key was used: it enciphers no more.
+    /// The number of uses is unknown: the key enciphers no more.
     pub fn exhaust(&self, object: &ObjectId) -> Result<()> {
         self.write(|write| put(write, object, LIMIT))
     }

@@ -1,4 +1,4 @@
-//! Backups: a copy as of one moment, while the broker runs.
+//! Backups: a copy of one moment, while the broker runs.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use super::{Store, failed, open};
 
 impl Store {
-    /// Copies a store into a new file. Whoever serves from the copy is told that it is one.
+    /// Copies a store into a new file, which is marked as a copy.
     pub fn backup(file: &Path, to: &Path) -> Result<()> {
         let refused = |message| Err(Error::request(Kind::Invalid, message));
         if !file.exists() {
@@ -21,7 +21,7 @@ impl Store {
                 to.display()
             ));
         }
-        // Under its name there is never anything that could pass for the store itself.
+        // A file with the final name is never incomplete.
         let mut part = to.as_os_str().to_owned();
         part.push(".part");
         let part = Path::new(&part);

@@ -4,21 +4,21 @@ use hsmux_token::{ObjectId, Result};
 use rusqlite::{Row, Transaction, params};
 
 use super::{Store, object_blob, object_of_blob, pending};
-use crate::key::{KeyName, KeyType, Settings};
+use crate::key::{KeyName, KeySettings, KeyType};
 
-/// A key as the store has it.
+/// A key in the store.
 pub struct KeyRow {
     /// Its name.
     pub name: KeyName,
     /// Its type.
     pub kind: KeyType,
-    /// What its owner allows.
-    pub settings: Settings,
+    /// The owner's settings.
+    pub settings: KeySettings,
     /// In their order.
     pub versions: Vec<VersionRow>,
 }
 
-/// A version as the store has it.
+/// A version in the store.
 #[derive(Clone)]
 pub struct VersionRow {
     /// From 1.
@@ -34,7 +34,7 @@ pub struct VersionRow {
 }
 
 impl Store {
-    /// All keys. One whose name or type this broker does not know is left out, and said.
+    /// All keys. A key of an unknown name or type is left out, with a warning.
     pub fn keys(&self) -> Result<Vec<KeyRow>> {
         self.read(|connection| {
             let mut keys = connection.prepare("SELECT * FROM keys ORDER BY name")?;
@@ -58,17 +58,17 @@ impl Store {
         })
     }
 
-    /// A key or its settings, as they are now; its versions stay as they are.
-    pub fn put_key(&self, name: &KeyName, kind: KeyType, settings: &Settings) -> Result<()> {
+    /// Stores a key or its settings; its versions stay.
+    pub fn put_key(&self, name: &KeyName, kind: KeyType, settings: &KeySettings) -> Result<()> {
         self.write(|write| put_key(write, name, kind, settings))
     }
 
-    /// A version of a key that may be new itself; with it, `made` is no longer intended.
+    /// Stores a version, and its key if that is new; `made` is no longer intended.
     pub fn put_version(
         &self,
         name: &KeyName,
         kind: KeyType,
-        settings: &Settings,
+        settings: &KeySettings,
         version: &VersionRow,
         made: &[Vec<u8>],
     ) -> Result<()> {
@@ -89,12 +89,12 @@ impl Store {
         })
     }
 
-    /// Versions below the first that these settings have are gone, and these objects of theirs are to go.
+    /// Removes versions below the first of these settings, and marks these objects of theirs for deletion.
     pub fn trim(
         &self,
         name: &KeyName,
         kind: KeyType,
-        settings: &Settings,
+        settings: &KeySettings,
         objects: &[ObjectId],
     ) -> Result<()> {
         self.write(|write| {
@@ -105,7 +105,7 @@ impl Store {
         })
     }
 
-    /// A key is deleted with all its versions, and these objects of theirs are to go.
+    /// Deletes a key with all its versions, and marks these objects of theirs for deletion.
     pub fn remove_key(&self, name: &KeyName, objects: &[ObjectId]) -> Result<()> {
         self.write(|write| {
             write.execute("DELETE FROM keys WHERE name = ?1", [name.as_str()])?;
@@ -118,7 +118,7 @@ fn put_key(
     write: &Transaction<'_>,
     name: &KeyName,
     kind: KeyType,
-    settings: &Settings,
+    settings: &KeySettings,
 ) -> rusqlite::Result<()> {
     write.execute(
         "INSERT INTO keys VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (name) DO UPDATE SET
@@ -138,7 +138,7 @@ fn put_key(
 fn key(row: &Row<'_>) -> rusqlite::Result<(String, Option<KeyRow>)> {
     let text: String = row.get("name")?;
     let kind: String = row.get("kind")?;
-    let settings = Settings {
+    let settings = KeySettings {
         deletion_allowed: row.get("deletion_allowed")?,
         min_decryption: row.get("min_decryption")?,
         min_encryption: row.get("min_encryption")?,

@@ -1,4 +1,4 @@
-//! What the broker keeps: names, versions and budgets of keys, clients' tokens. Never key material.
+//! The broker's database: names, versions and budgets of keys, and clients' tokens. It never has key material.
 //!
 //! | file | one idea |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | `open` | whether the file is the one that was written here last |
 //! | `copy` | backups |
 //! | `keys` | keys and their versions |
-//! | `pending` | what a crash may leave half done on the tokens |
+//! | `pending` | intents that a crash may leave half done |
 //! | `budgets` | uses of GCM keys, reserved ahead |
 //! | `tokens` | clients' tokens, hashed |
 
@@ -30,44 +30,43 @@ use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
 pub use budgets::{BLOCK, LIMIT};
 pub use keys::{KeyRow, VersionRow};
-pub use open::Trust;
+pub use open::StoreOrigin;
 pub use tokens::{ClientToken, TokenHash};
 
 use crate::traces;
 
-/// The SQLite file. Calls block: never on a thread of the runtime but by [`Store::run`].
+/// The SQLite file. Calls block: on a thread of the runtime only through [`Store::run`].
 pub struct Store {
     file: PathBuf,
-    /// In WAL mode whoever reads waits for nobody who writes.
+    /// In WAL mode a reader waits for no writer.
     reading: Mutex<Connection>,
     writing: Mutex<Connection>,
-    trust: Trust,
-    /// Nobody else serves from this file.
+    origin: StoreOrigin,
+    /// The lock that keeps other brokers from this file.
     _owner: Option<FileLock>,
 }
 
-/// How long a write waits for another one, of this process or of another.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The time that a write waits for another one, of any process.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Store {
-    /// Opens the file for the broker, which is the only one that serves from it. It is made where it is
-    /// missing; one that is damaged is refused.
+    /// Opens the file for the one broker that serves from it. A missing file is made; a damaged one is refused.
     pub fn open(file: &Path) -> Result<Self> {
         let owner = open::own(file)?;
-        let (writing, trust) = open::open(file)?;
-        Self::over(file, writing, trust, Some(owner))
+        let (writing, origin) = open::open(file)?;
+        Self::over(file, writing, origin, Some(owner))
     }
 
-    /// The same for a command beside the running broker: nothing but clients' tokens is its to write.
-    pub fn beside(file: &Path) -> Result<Self> {
-        let writing = open::beside(file).map_err(|e| failed(file, &e))?;
-        Self::over(file, writing, Trust::Own, None)
+    /// Opens it for a command beside the running broker: a command writes only clients' tokens.
+    pub fn open_shared(file: &Path) -> Result<Self> {
+        let writing = open::open_shared(file).map_err(|e| failed(file, &e))?;
+        Self::over(file, writing, StoreOrigin::Own, None)
     }
 
     fn over(
         file: &Path,
         writing: Connection,
-        trust: Trust,
+        origin: StoreOrigin,
         owner: Option<FileLock>,
     ) -> Result<Self> {
         let reading = open::connect(file).map_err(|e| failed(file, &e))?;
@@ -75,17 +74,17 @@ impl Store {
             file: file.to_owned(),
             reading: Mutex::new(reading),
             writing: Mutex::new(writing),
-            trust,
+            origin,
             _owner: owner,
         })
     }
 
-    /// What the file was worth when it was opened.
-    pub fn trust(&self) -> Trust {
-        self.trust
+    /// The origin of the file when it was opened.
+    pub fn origin(&self) -> StoreOrigin {
+        self.origin
     }
 
-    /// Does something with the store on a thread that may block.
+    /// Runs work with the store on a thread that may block.
     pub async fn run<T: Send + 'static>(
         self: &Arc<Self>,
         what: impl FnOnce(&Self) -> Result<T> + Send + 'static,
@@ -107,7 +106,7 @@ impl Store {
         self.with(&self.reading, |connection| what(connection))
     }
 
-    /// All of it, or nothing; on disk when it returns.
+    /// A transaction: all of it or nothing, on disk when it returns.
     fn write<T>(&self, what: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T> {
         self.with(&self.writing, |connection| {
             let write = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -117,7 +116,7 @@ impl Store {
         })
     }
 
-    /// Changes with every write to its files, by whomever.
+    /// Changes with every write to its files, by any process.
     pub fn stamp(&self) -> FileVersions {
         let mut log = self.file.clone().into_os_string();
         log.push("-wal");
@@ -134,7 +133,7 @@ impl Store {
             rusqlite::Error::SqliteFailure(code, None)
         };
         let mut connection = connection
-            .try_lock_for(PATIENCE)
+            .try_lock_for(BUSY_TIMEOUT)
             .ok_or_else(|| failed(&self.file, &busy()))?;
         what(&mut connection).map_err(|e| failed(&self.file, &e))
     }
@@ -167,7 +166,7 @@ pub fn now() -> u64 {
         .map_or(0, |since| since.as_secs())
 }
 
-/// An object's name as the tables have it: the class, one byte, and 32 bytes.
+/// The stored form of an object's name: the class, one byte, and 32 bytes.
 fn object_blob(id: &ObjectId) -> Vec<u8> {
     let mut blob = vec![id.class.0 as u8];
     blob.extend(id.name);

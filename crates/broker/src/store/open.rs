@@ -1,7 +1,7 @@
-//! Whether the file is the one that was written here last.
+//! Detection of restored and foreign files.
 //!
-//! A random stamp stands in the file and beside it. A backup has none, and a file from elsewhere has
-//! another: the uses of GCM keys since are not in it, and are taken as used up.
+//! The file and a file beside it have the same random stamp. A backup has none, and a file from elsewhere has another
+//! one. Such a file lacks recent uses of GCM keys, which are then taken as used up.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,38 +13,38 @@ use hsmux_state::{FileLock, LockFailed};
 use hsmux_token::{Error, Kind, Result, give_to_the_owner_of_the_folder};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
-use super::{PATIENCE, failed, schema};
+use super::{BUSY_TIMEOUT, failed, schema};
 
-/// What the file is worth.
+/// The origin of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Trust {
-    /// It is the file that was written here last.
+pub enum StoreOrigin {
+    /// The file that this host has written last.
     Own,
-    /// It is new, and there was none.
+    /// A new file; there was none before.
     New,
-    /// It is a copy of an earlier state: budgets are used up, and no key may be deleted.
+    /// A copy of an earlier state: budgets are used up, and no key may be deleted.
     Restored,
-    /// There was one, and it is lost: names are read from the tokens.
+    /// A new file in place of a lost one: names are read from the tokens.
     Lost,
 }
 
 /// Bytes of a stamp.
 const STAMP: usize = 16;
 
-/// How long a command that brings the store up to date is waited for, on a slow disk.
+/// The wait for a command that migrates the store, on a slow disk.
 const LOCKED_FOR: Duration = Duration::from_secs(60);
 
-/// How long another owner is waited for.
-const MOMENT: Duration = Duration::from_secs(1);
+/// The wait for another owner.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Opens the file, or makes it. A damaged one is for a person to decide about.
-pub fn open(file: &Path) -> Result<(Connection, Trust)> {
+/// Opens the file, or makes it. A damaged file needs a person's decision.
+pub fn open(file: &Path) -> Result<(Connection, StoreOrigin)> {
     let failed = |e: rusqlite::Error| failed(file, &e);
     let turn = alone(file).map_err(failed)?;
     let stamps = fs::read(stamp_file(file)).ok();
     let there = file.exists();
     let mut connection = connected(file).map_err(failed)?;
-    // It is there now, and no command makes it.
+    // It exists now, so no command makes it.
     drop(turn);
     look_through(&mut connection).map_err(failed)?;
     let within = own_stamp(&connection).map_err(failed)?;
@@ -52,35 +52,35 @@ pub fn open(file: &Path) -> Result<(Connection, Trust)> {
         let stamps = stamps.as_deref().unwrap_or_default();
         stamps.chunks(STAMP).any(|known| known == stamp)
     };
-    let trust = match (there, &stamps, &within) {
-        (true, _, Some(stamp)) if known(stamp) => Trust::Own,
-        (true, ..) => Trust::Restored,
-        (false, None, _) => Trust::New,
-        (false, Some(_), _) => Trust::Lost,
+    let origin = match (there, &stamps, &within) {
+        (true, _, Some(stamp)) if known(stamp) => StoreOrigin::Own,
+        (true, ..) => StoreOrigin::Restored,
+        (false, None, _) => StoreOrigin::New,
+        (false, Some(_), _) => StoreOrigin::Lost,
     };
-    renew(&mut connection, file, trust, within).map_err(failed)?;
-    Ok((connection, trust))
+    renew(&mut connection, file, origin, within).map_err(failed)?;
+    Ok((connection, origin))
 }
 
-/// Opens the file for a command. Where there has never been one it makes it, with a stamp as of a start: the broker
-/// would take one without for a copy, of which nobody knows how often keys were used since. Where only the file is
-/// missing it was lost, and what is made has no stamp.
-pub fn beside(file: &Path) -> rusqlite::Result<Connection> {
+/// Opens the file for a command. If there has never been one, the command makes it with a stamp; without a stamp the
+/// broker would take it for a copy with unknown uses. If only the file is missing, it was lost, and the new one gets
+/// no stamp.
+pub fn open_shared(file: &Path) -> rusqlite::Result<Connection> {
     let _alone = alone(file)?;
     let is_first = !file.exists() && !stamp_file(file).exists();
     let mut connection = connected(file)?;
     schema::migrate(&mut connection)?;
     if is_first {
-        renew(&mut connection, file, Trust::New, None)?;
+        renew(&mut connection, file, StoreOrigin::New, None)?;
     }
     Ok(connection)
 }
 
-/// Takes the file for this broker, for as long as that is held: two would not know of each other's keys.
+/// Locks the file for this broker: two brokers would not see each other's keys.
 pub fn own(file: &Path) -> Result<FileLock> {
     let path = file.with_extension("owner");
-    // A process that was just killed may not be gone yet.
-    FileLock::take(&path, MOMENT).map_err(|error| {
+    // A killed process may still be ending.
+    FileLock::take(&path, LOCK_TIMEOUT).map_err(|error| {
         let why = match error {
             LockFailed::File(error) => error.to_string(),
             LockFailed::Held(_) => {
@@ -100,29 +100,29 @@ pub fn connect(file: &Path) -> rusqlite::Result<Connection> {
 
 /// The same for who is alone.
 fn connected(file: &Path) -> rusqlite::Result<Connection> {
-    // SQLite would make it its caller's, who may be root; where it cannot be made SQLite says why.
+    // SQLite would make it with the owner of its caller, who may be root. If it cannot be made, SQLite says why.
     let mut new = File::options();
     new.append(true).create_new(true).mode(0o600);
     if let Ok(made) = new.open(file) {
         give_to_the_owner_of_the_folder(&made, file);
     }
     let connection = Connection::open(file)?;
-    connection.busy_timeout(PATIENCE)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "foreign_keys", true)?;
     Ok(connection)
 }
 
-/// Of two that switch a new file to WAL at the same moment SQLite refuses one, without waiting; and who makes the file
-/// stamps it, too.
+/// If two processes switch a new file to WAL at the same moment, SQLite refuses one of them without waiting. The
+/// process that makes the file also stamps it.
 fn alone(file: &Path) -> rusqlite::Result<FileLock> {
     let path = file.with_extension("lock");
     let locked = FileLock::take(&path, LOCKED_FOR);
     locked.map_err(|e| schema::other(format!("{}: {e}", path.display())))
 }
 
-/// Says whether it is damaged, and brings it up to date.
+/// Checks the file for damage, and migrates it.
 fn look_through(connection: &mut Connection) -> rusqlite::Result<()> {
     let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if verdict != "ok" {
@@ -141,24 +141,24 @@ fn own_stamp(connection: &Connection) -> rusqlite::Result<Option<Vec<u8>>> {
     Ok(stamp.optional()?.flatten())
 }
 
-/// A stamp for this start, so that a copy of before is known as one, however it was made. While the two
-/// differ, the one within our own file is good as well; a copy that a crash leaves so is a copy once more.
+/// A new stamp for this start, which tells copies of an earlier start. While the stamps differ, the one inside this
+/// file is valid as well. A copy that a crash leaves in this state counts as a copy again.
 fn renew(
     connection: &mut Connection,
     file: &Path,
-    trust: Trust,
+    origin: StoreOrigin,
     within: Option<Vec<u8>>,
 ) -> rusqlite::Result<()> {
     let mut stamp = vec![0; STAMP];
     getrandom::fill(&mut stamp).map_err(|e| schema::other(format!("no random bytes: {e}")))?;
-    if let Some(within) = within.filter(|_| trust == Trust::Own) {
+    if let Some(within) = within.filter(|_| origin == StoreOrigin::Own) {
         replace(&stamp_file(file), &[&within[..], &stamp].concat())?;
     }
     let write = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    if trust == Trust::Restored {
+    if origin == StoreOrigin::Restored {
         distrust(&write)?;
     }
-    if matches!(trust, Trust::Restored | Trust::Lost) {
+    if matches!(origin, StoreOrigin::Restored | StoreOrigin::Lost) {
         write.execute("UPDATE origin SET uses_forgotten = 1", [])?;
     }
     write.execute("UPDATE origin SET stamp = ?1", [&stamp])?;
@@ -166,8 +166,8 @@ fn renew(
     replace(&stamp_file(file), &stamp)
 }
 
-/// Of a copy nobody knows what has happened since: how often keys were used, which of those that were
-/// about to be made are in use, whose deletion was forbidden again.
+/// The time since the copy is unknown: uses of keys, keys that were about to be made, and changed settings for
+/// deletion.
 fn distrust(write: &Connection) -> rusqlite::Result<()> {
     let limit = super::LIMIT.cast_signed();
     write.execute("UPDATE budgets SET reserved = ?1", [limit])?;

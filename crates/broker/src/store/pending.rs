@@ -1,16 +1,16 @@
-//! What a crash may leave half done on the tokens: keys that are about to be made, and keys that are to go.
+//! Intents that a crash may leave half done on the tokens: keys to be made, and keys to be destroyed.
 
 use hsmux_token::{ObjectId, Result};
 use rusqlite::{Connection, params};
 
 use super::{Store, now, object_blob, object_of_blob};
 
-/// What is to go and was not seen on any token for so long, in seconds, is gone.
+/// A key marked for deletion that was not seen on any token for so long, in seconds, is gone.
 const FORGOTTEN: u64 = 90 * 24 * 3600;
 
 impl Store {
-    /// A key is about to be made with this CKA_ID. After a crash it is known by it as one of ours that
-    /// nobody has used yet.
+    /// A key is about to be made with this CKA_ID. After a crash the CKA_ID shows that it was made here and never
+    /// used.
     pub fn intend(&self, id: &[u8]) -> Result<()> {
         self.write(|write| {
             let sql = "INSERT OR IGNORE INTO intents VALUES (?1)";
@@ -18,23 +18,23 @@ impl Store {
         })
     }
 
-    /// Whether that was intended and is not done.
+    /// True if that was intended and is not done.
     pub fn intends(&self, id: &[u8]) -> Result<bool> {
         let sql = "SELECT 1 FROM intents WHERE id = ?1";
         self.read(|connection| connection.prepare(sql)?.exists([id]))
     }
 
-    /// What was intended is taken back.
+    /// Withdraws the intent.
     pub fn forget(&self, ids: &[Vec<u8>]) -> Result<()> {
         self.write(|write| forget(write, ids))
     }
 
-    /// These objects are to go from the tokens, whenever they are seen there.
+    /// Marks these objects for deletion, whenever a token shows them.
     pub fn doom(&self, objects: &[ObjectId]) -> Result<()> {
         self.write(|write| doom(write, objects))
     }
 
-    /// What is still to go.
+    /// The objects that are still to be destroyed.
     pub fn doomed(&self) -> Result<Vec<ObjectId>> {
         self.read(|connection| {
             let mut doomed = connection.prepare("SELECT object FROM doomed")?;
@@ -43,7 +43,7 @@ impl Store {
         })
     }
 
-    /// One of these that was seen, and could not go.
+    /// Notes that one of these was seen and could not be destroyed.
     pub fn still_there(&self, object: &ObjectId) -> Result<()> {
         self.write(|write| {
             let sql = "UPDATE doomed SET since = ?2 WHERE object = ?1";

@@ -1,9 +1,8 @@
-//! The tables, and how an older file becomes a newer one.
+//! The tables, and the migration of older files.
 
 use rusqlite::{Connection, TransactionBehavior};
 
-/// One for each version of the schema (PRAGMA user_version), in their order; what is released is not
-/// changed any more.
+/// One for each version of the schema (PRAGMA user_version), in order; released ones never change.
 pub(super) const MIGRATIONS: &[&str] = &[
     "
     CREATE TABLE keys (
@@ -54,7 +53,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
 ",
 ];
 
-/// Brings a file up to date; one of a newer broker is refused. Another process may be at it, too.
+/// Migrates a file to the current version; a file of a newer broker is refused. Another process may do the same.
 pub fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     if missing(connection)?.is_empty() {
         return Ok(());
@@ -67,7 +66,7 @@ pub fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     write.commit()
 }
 
-/// What has not been done to the file yet.
+/// The migrations that the file lacks.
 fn missing(connection: &Connection) -> rusqlite::Result<&'static [&'static str]> {
     let version: usize = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     MIGRATIONS.get(version..).ok_or_else(|| {

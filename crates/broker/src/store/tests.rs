@@ -1,13 +1,13 @@
 //! The file over restarts, backups and damage.
 
-mod beside;
+mod commands;
 
 use std::fs;
 
 use hsmux_token::Class;
 
 use super::*;
-use crate::key::Settings;
+use crate::key::KeySettings;
 
 fn object(byte: u8) -> ObjectId {
     ObjectId {
@@ -28,7 +28,7 @@ fn version(number: u32) -> VersionRow {
 
 fn with_a_key(store: &Store) {
     let (name, kind) = ("orders".parse().unwrap(), "aes256-cbc".parse().unwrap());
-    let settings = Settings::default();
+    let settings = KeySettings::default();
     for number in [1, 2] {
         store
             .put_version(&name, kind, &settings, &version(number), &[])
@@ -42,12 +42,12 @@ fn a_restart_finds_everything() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("broker.sqlite");
     let store = Store::open(&file).unwrap();
-    assert_eq!(store.trust(), Trust::New);
+    assert_eq!(store.origin(), StoreOrigin::New);
     with_a_key(&store);
     drop(store);
 
     let store = Store::open(&file).unwrap();
-    assert_eq!(store.trust(), Trust::Own);
+    assert_eq!(store.origin(), StoreOrigin::Own);
     let keys = store.keys().unwrap();
     assert_eq!(keys.len(), 1);
     assert_eq!(keys[0].kind.word(), "aes256-cbc");
@@ -76,9 +76,9 @@ fn remove(file: &Path) {
     }
 }
 
-/// As a copy, whoever has made it: nothing is used that may have been used since, or deleted.
+/// The file counts as a copy: no use is repeated that may have happened since, and no key is deleted.
 fn is_distrusted(store: &Store) {
-    assert_eq!(store.trust(), Trust::Restored);
+    assert_eq!(store.origin(), StoreOrigin::Restored);
     let keys = store.keys().unwrap();
     assert_eq!(keys.len(), 1);
     assert!(!keys[0].settings.deletion_allowed);
@@ -93,9 +93,9 @@ fn is_distrusted(store: &Store) {
 fn with_a_key_to_delete(store: &Store) {
     with_a_key(store);
     let (name, kind) = ("orders".parse().unwrap(), "aes256-cbc".parse().unwrap());
-    let settings = Settings {
+    let settings = KeySettings {
         deletion_allowed: true,
-        ..Settings::default()
+        ..KeySettings::default()
     };
     store.put_key(&name, kind, &settings).unwrap();
     store.intend(b"made since").unwrap();
@@ -118,7 +118,7 @@ fn a_backup_has_everything_but_what_may_be_done() {
     remove(&file);
     fs::rename(&copy, &file).unwrap();
     is_distrusted(&Store::open(&file).unwrap());
-    assert_eq!(Store::open(&file).unwrap().trust(), Trust::Own);
+    assert_eq!(Store::open(&file).unwrap().origin(), StoreOrigin::Own);
     let left = fs::read_dir(folder.path()).unwrap();
     let left = left.map(|entry| entry.unwrap().file_name());
     assert!(
@@ -136,13 +136,13 @@ fn a_copy_of_before_the_last_start_is_known_as_one() {
     let copy = folder.path().join("copy.sqlite");
     with_a_key_to_delete(&Store::open(&file).unwrap());
     fs::copy(&file, &copy).unwrap();
-    assert_eq!(Store::open(&file).unwrap().trust(), Trust::Own);
+    assert_eq!(Store::open(&file).unwrap().origin(), StoreOrigin::Own);
     remove(&file);
     fs::rename(&copy, &file).unwrap();
     is_distrusted(&Store::open(&file).unwrap());
 }
 
-/// Whenever a start is cut off, the next one finds its own file.
+/// An interrupted start leaves the file in a state that the next start accepts.
 #[test]
 fn both_stamps_are_good_while_they_differ() {
     let folder = tempfile::tempdir().unwrap();
@@ -155,7 +155,7 @@ fn both_stamps_are_good_while_they_differ() {
     ] {
         fs::write(file.with_extension("stamp"), both).unwrap();
         let store = Store::open(&file).unwrap();
-        assert_eq!(store.trust(), Trust::Own);
+        assert_eq!(store.origin(), StoreOrigin::Own);
         drop(store);
         let now = fs::read(file.with_extension("stamp")).unwrap();
         let other = if now.len() == 16 {
@@ -181,7 +181,7 @@ fn a_damaged_file_is_refused_and_a_lost_one_made_anew() {
     fs::write(&file, &damage).unwrap();
     let refusals = [
         Store::open(&file).err().unwrap(),
-        Store::beside(&file).err().unwrap(),
+        Store::open_shared(&file).err().unwrap(),
         Store::backup(&file, &folder.path().join("copy")).unwrap_err(),
     ];
     for refusal in refusals.map(|refusal| refusal.to_string()) {
@@ -196,7 +196,7 @@ fn a_damaged_file_is_refused_and_a_lost_one_made_anew() {
 
     fs::rename(&file, folder.path().join("damaged")).unwrap();
     let store = Store::open(&file).unwrap();
-    assert_eq!(store.trust(), Trust::Lost);
+    assert_eq!(store.origin(), StoreOrigin::Lost);
     assert!(store.keys().unwrap().is_empty());
     drop(store);
     let later = Store::open(&file).unwrap();
@@ -224,12 +224,12 @@ fn nobody_else_serves_from_the_file() {
     let store = Store::open(&file).unwrap();
     let refusal = Store::open(&file).err().unwrap().to_string();
     assert!(refusal.contains("another broker"), "{refusal}");
-    Store::beside(&file).unwrap();
+    Store::open_shared(&file).unwrap();
     drop(store);
     Store::open(&file).unwrap();
 }
 
-/// As version 1 of the schema had it, with a key that is in use.
+/// A file of version 1 of the schema, with a key in use.
 #[test]
 fn an_older_file_becomes_a_newer_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -253,7 +253,7 @@ fn an_older_file_becomes_a_newer_one() {
     drop(old);
 
     let store = Store::open(&file).unwrap();
-    assert_eq!(store.trust(), Trust::Own);
+    assert_eq!(store.origin(), StoreOrigin::Own);
     let keys = store.keys().unwrap();
     assert_eq!(keys[0].name.as_str(), "orders");
     assert!(keys[0].settings.deletion_allowed);
@@ -272,9 +272,9 @@ fn what_is_deleted_is_to_go_from_the_tokens() {
     let store = Store::open(&file).unwrap();
     with_a_key(&store);
     let (name, kind) = ("orders".parse().unwrap(), "aes256-cbc".parse().unwrap());
-    let settings = Settings {
+    let settings = KeySettings {
         min_available: 2,
-        ..Settings::default()
+        ..KeySettings::default()
     };
     store.trim(&name, kind, &settings, &[object(1)]).unwrap();
     assert_eq!(store.keys().unwrap()[0].versions.len(), 1);
@@ -285,7 +285,7 @@ fn what_is_deleted_is_to_go_from_the_tokens() {
     assert_eq!(doomed, [object(1), object(2)]);
 }
 
-/// Another program that writes holds up who writes, for a bounded time, and nobody who reads.
+/// Another writing program delays writers for a bounded time, and no reader.
 #[test]
 fn a_locked_file_is_said_to_be_one() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Clients' tokens: what is kept of them does not let anybody in.
+//! Clients' tokens, stored as hashes.
 
 use hsmux_token::{Error, Kind, Result};
 use rusqlite::params;
@@ -8,31 +8,31 @@ use super::{Store, now};
 /// SHA-256 of a token, which is 32 random bytes: a slow hash would add nothing.
 pub type TokenHash = [u8; 32];
 
-/// A client's token, but for the token itself.
+/// A client's token without the secret.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct ClientToken {
-    /// To name it by when it is revoked.
+    /// The name for its revocation.
     pub id: String,
-    /// Whose it is: policies name it `token:NAME`.
+    /// The owner: policies name it `token:NAME`.
     pub name: String,
     /// Seconds after 1970.
     pub created: u64,
     /// Seconds after 1970; `None`: it does not expire.
     pub expires: Option<u64>,
-    /// Of the token.
+    /// The hash of the token.
     #[serde(skip)]
     pub hash: TokenHash,
 }
 
 impl ClientToken {
-    /// Whether it still lets its owner in.
+    /// True if it has not expired.
     pub fn is_valid(&self) -> bool {
         self.expires.is_none_or(|expires| now() < expires)
     }
 }
 
 impl Store {
-    /// All tokens, those that have expired too.
+    /// All tokens, the expired ones included.
     pub fn tokens(&self) -> Result<Vec<ClientToken>> {
         self.read(|connection| {
             let mut tokens =
@@ -69,7 +69,7 @@ impl Store {
         })
     }
 
-    /// Revokes the token of this id, or all of this name; answers the ids.
+    /// Revokes the token of this id, or all of this name; returns the ids.
     pub fn revoke(&self, which: &str) -> Result<Vec<String>> {
         let sql = "DELETE FROM tokens WHERE id = ?1 OR name = ?1 RETURNING id";
         let gone: Vec<_> = self.write(|write| {

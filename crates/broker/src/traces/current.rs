@@ -1,10 +1,10 @@
-//! The request that a task works for, without everybody handing it on.
+//! The request of the current task, as a task-local value.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 
-use hsmux_traces::{Child, Operation, Trace};
+use hsmux_traces::{ChildSpan, OperationSpans, Trace};
 
 use crate::metrics::Reason;
 use crate::refusal::Refusal;
@@ -13,13 +13,13 @@ tokio::task_local! {
     static CURRENT: Arc<Trace>;
 }
 
-/// The trace of the request that is worked for here, if it has one.
+/// The trace of the current request, if it has one.
 pub fn current() -> Option<Arc<Trace>> {
     CURRENT.try_with(Arc::clone).ok()
 }
 
-/// Works for a request: spans of the work are within its own. Work that is much is to be pinned where it is
-/// made: what is passed on is copied, and made room for again.
+/// Runs work for a request: spans of the work are within its own. Pin large work where it is made, since passing it
+/// on copies it.
 pub async fn follow<T>(trace: Option<Arc<Trace>>, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     poll_fn(|context| match &trace {
@@ -29,17 +29,17 @@ pub async fn follow<T>(trace: Option<Arc<Trace>>, work: impl Future<Output = T>)
     .await
 }
 
-/// A span of the request that is worked for here, until it is dropped.
-pub fn span(name: &'static str) -> Option<Child> {
+/// A span of the current request, until it is dropped.
+pub fn span(name: &'static str) -> Option<ChildSpan> {
     current()?.child(name)
 }
 
-/// An operation of the pool that it asks for now.
-pub fn operation(of: &hsmux_token::Operation) -> Option<Operation> {
-    Some(Operation::begin(current()?, of))
+/// The spans of an operation of the pool that starts now.
+pub fn operation(of: &hsmux_token::Operation) -> Option<OperationSpans> {
+    Some(OperationSpans::begin(current()?, of))
 }
 
-/// A span for as long as some work takes, and whether that was refused.
+/// A span around some work, with the reason of a refusal.
 pub async fn timed<T>(
     name: &'static str,
     work: impl Future<Output = Result<T, Refusal>>,

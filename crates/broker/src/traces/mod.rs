@@ -1,11 +1,11 @@
 //! Spans of requests ([`hsmux_traces`]).
 //!
-//! A request that is not traced pays a look at a variable of its thread for each thing that would be a span.
+//! A request without a trace costs one read of a task-local value for each possible span.
 //!
 //! | file | one idea |
 //! |---|---|
-//! | `request` | what a request's span says |
-//! | `current` | the request that a task works for, and spans within its own |
+//! | `request` | the span of a request |
+//! | `current` | the request of a task, and spans within its span |
 
 mod current;
 mod request;

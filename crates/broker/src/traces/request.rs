@@ -1,5 +1,5 @@
-//! What a request's span says: by the conventions for HTTP servers (OpenTelemetry semantic conventions 1.37,
-//! HTTP spans), but for `url.path` and `url.query`: there may be a PIN in a PKCS#11 URI.
+//! The span of a request, by the conventions for HTTP servers (OpenTelemetry semantic conventions 1.37, HTTP spans).
+//! `url.path` and `url.query` are left out: a PKCS#11 URI may hold a PIN.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use hsmux_traces::{Trace, Traces};
 use crate::http::Peer;
 use crate::openapi;
 
-/// The trace of a request, if it is to have one.
+/// The trace of a request, if it is sampled.
 pub fn begin(traces: &Traces, request: &Request) -> Option<Arc<Trace>> {
     let trace = traces.begin(|| request.headers().get("traceparent")?.to_str().ok())?;
     describe(&trace, request);
@@ -49,7 +49,7 @@ fn describe(trace: &Trace, request: &Request) {
     }
 }
 
-/// Methods that are known, LIST of the dialect among them: a stranger may send any word.
+/// A known method, LIST of the dialect included: a stranger may send any word.
 fn method(method: &Method) -> &'static str {
     let known = [
         "GET", "POST", "PUT", "DELETE", "LIST", "HEAD", "PATCH", "OPTIONS",

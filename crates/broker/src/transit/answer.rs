@@ -1,4 +1,4 @@
-//! What a request is answered with: few members, whose names are known.
+//! Answers: few members, whose names are fixed.
 
 use axum::http::StatusCode;
 use serde::{Serialize, Serializer};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Data(Vec<(&'static str, Value)>);
 
-/// What a request is answered with when all is well.
+/// The answer of a success.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Reply {
     /// 204.
@@ -27,12 +27,12 @@ impl Reply {
 }
 
 impl Data {
-    /// Adds a member, which is not there yet.
+    /// Adds a new member.
     pub fn add(&mut self, name: &'static str, value: impl Into<Value>) {
         self.0.push((name, value.into()));
     }
 
-    /// Bytes that it takes in memory, about: an item's answer has texts, numbers and flags.
+    /// The approximate size in memory, in bytes: an item's answer has texts, numbers and flags.
     pub fn size(&self) -> usize {
         let text = |value: &Value| value.as_str().map_or(0, str::len);
         let members = self.0.iter();

@@ -1,4 +1,4 @@
-//! One item or many: each item of a batch has its own answer or error, in its place.
+//! One item or many: each item of a batch has an answer or an error at its position.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -10,53 +10,53 @@ use axum::http::StatusCode;
 use hsmux_pool::together;
 use serde::de::{Deserialize, Deserializer, MapAccess};
 
-use super::beside::{self, Beside};
-use super::bounded::Bounded;
+use super::batch_yield::BatchYield;
+use super::bounded_list::BoundedList;
+use super::extra_members::{self, ExtraMembers};
 use super::in_order::in_order;
-use super::turn::Turn;
 use super::{Data, Reply, loose};
-use crate::http::Admitted;
+use crate::http::AdmittedRequest;
 use crate::refusal::Refusal;
 
 /// The body of a request that may be a batch.
 pub struct Batch<Item> {
     single: Item,
-    whole: Whole<Item>,
+    whole: BatchFields<Item>,
 }
 
-/// What is said of a batch outside of its items, and these.
-struct Whole<Item> {
-    entries: Option<Bounded<Entry<Item>, MOST>>,
+/// The fields of a batch beside its items, and the items.
+struct BatchFields<Item> {
+    entries: Option<BoundedList<BatchItem<Item>, MOST>>,
     partial_failure_response_code: Option<u16>,
 }
 
-struct Entry<Item> {
+struct BatchItem<Item> {
     item: Item,
-    named: Named,
+    named: ItemReference,
 }
 
-/// What is said of an item that is not its own.
+/// The field of an item that the operation does not read.
 #[derive(Default)]
-struct Named {
+struct ItemReference {
     reference: Option<String>,
 }
 
 impl<'de, Item: Deserialize<'de>> Deserialize<'de> for Batch<Item> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (single, whole) = beside::read(deserializer)?;
+        let (single, whole) = extra_members::read(deserializer)?;
         Ok(Self { single, whole })
     }
 }
 
-impl<'de, Item: Deserialize<'de>> Deserialize<'de> for Entry<Item> {
+impl<'de, Item: Deserialize<'de>> Deserialize<'de> for BatchItem<Item> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (item, named) = beside::read(deserializer)?;
+        let (item, named) = extra_members::read(deserializer)?;
         Ok(Self { item, named })
     }
 }
 
 /// An item needs no default.
-impl<Item> Default for Whole<Item> {
+impl<Item> Default for BatchFields<Item> {
     fn default() -> Self {
         Self {
             entries: None,
@@ -65,7 +65,7 @@ impl<Item> Default for Whole<Item> {
     }
 }
 
-impl<'de, Item: Deserialize<'de>> Beside<'de> for Whole<Item> {
+impl<'de, Item: Deserialize<'de>> ExtraMembers<'de> for BatchFields<Item> {
     fn take<A: MapAccess<'de>>(&mut self, member: &str, map: &mut A) -> Result<bool, A::Error> {
         /// A number, as the dialect's clients write it.
         #[derive(serde::Deserialize)]
@@ -84,7 +84,7 @@ impl<'de, Item: Deserialize<'de>> Beside<'de> for Whole<Item> {
     }
 }
 
-impl<'de> Beside<'de> for Named {
+impl<'de> ExtraMembers<'de> for ItemReference {
     fn take<A: MapAccess<'de>>(&mut self, member: &str, map: &mut A) -> Result<bool, A::Error> {
         let own = member == "reference";
         if own {
@@ -94,27 +94,28 @@ impl<'de> Beside<'de> for Named {
     }
 }
 
-/// Items of one batch that wait at the pool at once: as many as keep every lane busy, and few enough
-/// that one client's batch does not fill the queue.
+/// Items of one batch that wait at the pool at once: enough to keep every lane busy, and few enough to leave the
+/// queue to other clients.
 const AT_ONCE: usize = 32;
 
-/// Who is refused later than this has waited for a token, and not only found the queue full.
+/// A refusal after this time means that the item has waited for a token; an earlier one means a full queue.
 const LONG: Duration = Duration::from_secs(1);
 
-/// Items of one batch: of the shortest a body has room for millions, each of which takes much more than its text.
+/// The limit of items in a batch: a body has room for millions of short ones, each of which takes more memory than
+/// its text.
 pub const MOST: usize = 10_000;
 
-/// What items that fail mean for the status of their batch.
+/// The effect of failed items on the status of their batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failures {
-    /// 400 or 500, or what the client has asked for: of `encrypt` and `decrypt`.
+    /// 400 or 500, or the status in the request: for `encrypt` and `decrypt`.
     Decide,
-    /// 200 all the same: of all others.
+    /// The status is 200: for all other operations.
     AreSaid,
 }
 
 impl<Item> Batch<Item> {
-    /// What the request says outside of its items.
+    /// The fields of the request outside of its items.
     pub fn whole(&self) -> &Item {
         &self.single
     }
@@ -124,43 +125,43 @@ impl<Item> Batch<Item> {
         &mut self.single
     }
 
-    /// How many there are, one where it is no batch.
+    /// The number of items, one for a single item.
     pub fn items(&self) -> usize {
         let entries = self.whole.entries.as_ref();
-        entries.map_or(1, |Bounded(entries)| entries.len())
+        entries.map_or(1, |BoundedList(entries)| entries.len())
     }
 
-    /// The items of a batch, in their order; none of a single one.
+    /// The items of a batch in order; none for a single item.
     pub fn entries_mut(&mut self) -> impl ExactSizeIterator<Item = &mut Item> {
         let entries = self.whole.entries.as_mut();
-        let entries = entries.map_or(&mut [][..], |Bounded(entries)| entries);
+        let entries = entries.map_or(&mut [][..], |BoundedList(entries)| entries);
         entries.iter_mut().map(|entry| &mut entry.item)
     }
 
-    /// Does `work` for the item or for each of the batch. Items and their answers are held as memory of the request; if
-    /// that has no more room, the rest of them is given up.
+    /// Does `work` for each item. Items and their answers count as memory of the request; if that is exhausted, the
+    /// remaining items are dropped.
     pub async fn answer<Working>(
         self,
         failures: Failures,
-        admitted: Option<&Admitted>,
+        admitted: Option<&AdmittedRequest>,
         work: impl Fn(Item) -> Working,
     ) -> Result<Reply, Refusal>
     where
         Working: Future<Output = Result<Data, Refusal>>,
     {
-        let Some(Bounded(entries)) = self.whole.entries else {
+        let Some(BoundedList(entries)) = self.whole.entries else {
             return Ok(Reply::ok(work(self.single).await?));
         };
         if entries.is_empty() {
             return Err(Refusal::bad("missing batch input to process"));
         }
         let hold = |bytes| admitted.map_or(Ok(()), |admitted| admitted.hold(bytes));
-        hold(entries.len() * (size_of::<Entry<Item>>() + size_of::<Answer>()))?;
-        let turn = &Turn::new();
-        let in_vain = &InVain::default();
+        hold(entries.len() * (size_of::<BatchItem<Item>>() + size_of::<ItemAnswer>()))?;
+        let turn = &BatchYield::new();
+        let in_vain = &SharedFailure::default();
         let no_room = &OnceLock::new();
-        let each = entries.into_iter().map(|Entry { item, named }| {
-            // Passed on from here as a pointer.
+        let each = entries.into_iter().map(|BatchItem { item, named }| {
+            // From here on only a pointer moves.
             let working = Box::pin(work(item));
             async move {
                 turn.own().await;
@@ -189,12 +190,11 @@ impl<Item> Batch<Item> {
     }
 }
 
-/// What an item has waited for in vain, for a long time: nobody serves now, and those behind it do not wait for
-/// that anew.
+/// The refusal of an item after a long wait. No member serves now, so the items behind it do not wait again.
 #[derive(Default)]
-struct InVain(OnceLock<Refusal>);
+struct SharedFailure(OnceLock<Refusal>);
 
-impl InVain {
+impl SharedFailure {
     async fn unless(
         &self,
         working: impl Future<Output = Result<Data, Refusal>>,
@@ -214,16 +214,16 @@ impl InVain {
     }
 }
 
-type Answer = (Option<String>, Result<Data, Refusal>);
+type ItemAnswer = (Option<String>, Result<Data, Refusal>);
 
-/// Bytes that it takes in memory, about.
-fn size((reference, result): &Answer) -> usize {
+/// The approximate size in memory, in bytes.
+fn size((reference, result): &ItemAnswer) -> usize {
     let reference = reference.as_ref().map_or(0, String::len);
     let result = result.as_ref();
     reference + result.map_or_else(|refusal| refusal.text().len(), Data::size)
 }
 
-fn one((reference, result): Answer) -> Data {
+fn one((reference, result): ItemAnswer) -> Data {
     let mut members =
         result.unwrap_or_else(|refusal| Data::from([("error", refusal.text().into())]));
     if let Some(reference) = reference {
@@ -232,10 +232,9 @@ fn one((reference, result): Answer) -> Data {
     members
 }
 
-/// 200 where all went well; else the client's error before ours, unless the client has said which status
-/// it wants for a batch of which a part went well.
+/// 200 if all went well; else the client's error before ours, unless the request names a status for partial failures.
 fn status(
-    answers: &[Answer],
+    answers: &[ItemAnswer],
     failures: Failures,
     partial: Option<u16>,
 ) -> Result<StatusCode, Refusal> {
@@ -247,7 +246,7 @@ fn status(
     if failed().next().is_none() {
         return Ok(StatusCode::OK);
     }
-    // Nothing of it was done, and all of it may be later: as for a single item.
+    // Nothing was done, and a retry may succeed: the same as for a single item.
     if failed().count() == answers.len()
         && let Some(later) = failed().find(|refusal| refusal.retry_after.is_some())
     {
@@ -262,7 +261,7 @@ fn status(
         StatusCode::INTERNAL_SERVER_ERROR
     };
     let some_succeeded = failed().count() < answers.len();
-    // A status below 200 would not be the last word.
+    // A status below 200 is not final.
     let wanted = partial.filter(|code| some_succeeded && (200..=599).contains(code));
     let wanted = wanted.and_then(|code| StatusCode::from_u16(code).ok());
     Ok(wanted.unwrap_or(status))

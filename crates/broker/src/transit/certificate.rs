@@ -12,26 +12,26 @@ use x509_cert::der::{Decode, DecodePem, Encode, EncodePem};
 use x509_cert::request::CertReq;
 use x509_cert::spki::SubjectPublicKeyInfoOwned;
 
-use super::named::{Named, Use};
+use super::requested_key::{KeyUse, RequestedKey};
 use super::{Data, Reply, loose};
-use crate::engine::{Recipe, Scheme};
-use crate::http::Call;
+use crate::engine::{RsaScheme, SigningOptions};
+use crate::http::ApiCall;
 use crate::refusal::Refusal;
 
 #[derive(Deserialize)]
-struct Body {
+struct CertificateBody {
     csr: Option<String>,
     certificate_chain: Option<String>,
     #[serde(default, deserialize_with = "loose::value")]
     version: Option<u32>,
 }
 
-/// `POST keys/:name/csr`: a request with the names of the given one, for this key.
-pub async fn csr(mut call: Call) -> Result<Reply, Refusal> {
+/// `POST keys/:name/csr`: a request with the names of the given one, signed by this key.
+pub async fn csr(mut call: ApiCall) -> Result<Reply, Refusal> {
     call.may(Action::Csr)?;
-    let body: Body = call.json().await?;
-    let key = Named::find(&call)?;
-    let of = Use::new(&call, &key);
+    let body: CertificateBody = call.json().await?;
+    let key = RequestedKey::find(&call)?;
+    let of = KeyUse::new(&call, &key);
     let chosen = of.to_make(body.version)?;
     if !chosen.shape.signs() {
         return Err(Refusal::bad("keys of this type do not sign requests"));
@@ -42,10 +42,10 @@ pub async fn csr(mut call: Call) -> Result<Reply, Refusal> {
         None => csr::request_info("", &public, &[])?,
     };
     let mechanism = csr::mechanism(&public);
-    let recipe = Recipe {
+    let recipe = SigningOptions {
         hash: hsmux_token::entry(mechanism.kind).and_then(|e| Some(e.prehash?.hash)),
         prehashed: false,
-        scheme: Scheme::Pkcs1,
+        scheme: RsaScheme::Pkcs1,
     };
     let target = (chosen.object, chosen.shape);
     let signing = pin!(call.engine().sign(target, &public, recipe, &info));
@@ -62,9 +62,9 @@ pub async fn csr(mut call: Call) -> Result<Reply, Refusal> {
 }
 
 /// `POST keys/:name/set-certificate`
-pub async fn set_certificate(mut call: Call) -> Result<Reply, Refusal> {
+pub async fn set_certificate(mut call: ApiCall) -> Result<Reply, Refusal> {
     call.may(Action::SetCertificate)?;
-    let body: Body = call.json().await?;
+    let body: CertificateBody = call.json().await?;
     let text = body.certificate_chain.unwrap_or_default();
     let chain = Certificate::load_pem_chain(text.as_bytes()).map_err(|e| {
         Refusal::bad(format!(
@@ -99,7 +99,7 @@ pub async fn set_certificate(mut call: Call) -> Result<Reply, Refusal> {
     Ok(Reply::Nothing)
 }
 
-/// The part of a request that is signed, for another key: names and extensions stay.
+/// The signed part of a request, for another key: names and extensions stay.
 fn retargeted(template: &str, public: &PublicKey) -> Result<Vec<u8>, Refusal> {
     let wrong = |e: x509_cert::der::Error| Refusal::bad(format!("csr: {e}"));
     let mut info = CertReq::from_pem(template).map_err(wrong)?.info;

@@ -7,17 +7,17 @@ use hsmux_token::Operation;
 use serde::Deserialize;
 
 use super::batch::{Batch, Failures};
-use super::named::{Choice, Named, Use};
-use super::sealed::Sealed;
+use super::requested_key::{CipherOptions, KeyUse, RequestedKey};
+use super::sealed_text::SealedText;
 use super::{Data, Reply, base64, bytes, check_length, loose};
-use crate::http::Call;
+use crate::http::ApiCall;
 use crate::random::{Nonce, nonces};
 use crate::refusal::Refusal;
 
-/// An item of any of them. What the dialect knows besides (`context`, `type`) is for keys that hsmux
-/// does not make: derived and convergent ones.
+/// An item of any of them. The dialect's other fields (`context`, `type`) are for derived and convergent keys, which
+/// hsmux does not make.
 #[derive(Deserialize)]
-pub struct Item {
+pub struct CryptItem {
     plaintext: Option<String>,
     ciphertext: Option<String>,
     associated_data: Option<String>,
@@ -27,14 +27,14 @@ pub struct Item {
     padding_scheme: Option<String>,
     oaep_hash: Option<String>,
     mode: Option<String>,
-    /// Of an item of a batch, by its place there.
+    /// The nonce of an item, by its position in the batch.
     #[serde(skip)]
     drawn: Option<Nonce>,
 }
 
-impl Item {
-    fn choice(&self) -> Choice<'_> {
-        Choice {
+impl CryptItem {
+    fn choice(&self) -> CipherOptions<'_> {
+        CipherOptions {
             padding: self.padding_scheme.as_deref(),
             oaep_hash: self.oaep_hash.as_deref(),
             mode: self.mode.as_deref(),
@@ -52,12 +52,12 @@ impl Item {
 }
 
 /// `encrypt/:name`
-pub async fn encrypt(mut call: Call) -> Result<Reply, Refusal> {
+pub async fn encrypt(mut call: ApiCall) -> Result<Reply, Refusal> {
     call.may(Action::Encrypt)?;
     let batch = with_nonces(call.json().await?)?;
-    let key = Named::find(&call)?;
-    let one = async |item: Item| {
-        let of = Use::new(&call, &key);
+    let key = RequestedKey::find(&call)?;
+    let one = async |item: CryptItem| {
+        let of = KeyUse::new(&call, &key);
         let work = pin!(encrypt_one(&of, item));
         of.run("encrypt", work).await
     };
@@ -65,12 +65,12 @@ pub async fn encrypt(mut call: Call) -> Result<Reply, Refusal> {
 }
 
 /// `decrypt/:name`
-pub async fn decrypt(mut call: Call) -> Result<Reply, Refusal> {
+pub async fn decrypt(mut call: ApiCall) -> Result<Reply, Refusal> {
     call.may(Action::Decrypt)?;
-    let batch: Batch<Item> = call.json().await?;
-    let key = Named::find(&call)?;
-    let one = async |item: Item| {
-        let of = Use::new(&call, &key);
+    let batch: Batch<CryptItem> = call.json().await?;
+    let key = RequestedKey::find(&call)?;
+    let one = async |item: CryptItem| {
+        let of = KeyUse::new(&call, &key);
         let work = pin!(async {
             let plaintext = open(&of, &item, Action::Decrypt).await?;
             Ok(Data::from([("plaintext", base64(&plaintext))]))
@@ -81,12 +81,12 @@ pub async fn decrypt(mut call: Call) -> Result<Reply, Refusal> {
 }
 
 /// `rewrap/:name`
-pub async fn rewrap(mut call: Call) -> Result<Reply, Refusal> {
+pub async fn rewrap(mut call: ApiCall) -> Result<Reply, Refusal> {
     call.may(Action::Rewrap)?;
     let batch = with_nonces(call.json().await?)?;
-    let key = Named::find(&call)?;
-    let one = async |item: Item| {
-        let of = Use::new(&call, &key);
+    let key = RequestedKey::find(&call)?;
+    let one = async |item: CryptItem| {
+        let of = KeyUse::new(&call, &key);
         let work = pin!(async {
             let plaintext = open(&of, &item, Action::Rewrap).await?;
             seal(&of, &item, plaintext).await
@@ -97,13 +97,13 @@ pub async fn rewrap(mut call: Call) -> Result<Reply, Refusal> {
 }
 
 /// `datakey/plaintext/:name`, `datakey/wrapped/:name`
-pub async fn datakey(mut call: Call) -> Result<Reply, Refusal> {
+pub async fn datakey(mut call: ApiCall) -> Result<Reply, Refusal> {
     #[derive(Deserialize)]
-    struct Body {
+    struct DatakeyBody {
         #[serde(default, deserialize_with = "loose::value")]
         bits: Option<u32>,
         #[serde(flatten)]
-        item: Item,
+        item: CryptItem,
     }
     let shown = match call.variant() {
         Some("plaintext") => true,
@@ -119,7 +119,7 @@ pub async fn datakey(mut call: Call) -> Result<Reply, Refusal> {
     } else {
         Action::WrappedDatakey
     })?;
-    let body: Body = call.json().await?;
+    let body: DatakeyBody = call.json().await?;
     let len = match body.bits.unwrap_or(256) {
         bits @ (128 | 256 | 512) => bits / 8,
         bits => {
@@ -128,8 +128,8 @@ pub async fn datakey(mut call: Call) -> Result<Reply, Refusal> {
             )));
         }
     };
-    let key = Named::find(&call)?;
-    let of = Use::new(&call, &key);
+    let key = RequestedKey::find(&call)?;
+    let of = KeyUse::new(&call, &key);
     let made = pin!(async {
         let random = call.engine().run(Operation::Random { len }).await?;
         let random = random.into_bytes()?;
@@ -142,8 +142,8 @@ pub async fn datakey(mut call: Call) -> Result<Reply, Refusal> {
     Ok(Reply::ok(of.run("datakey", made).await?))
 }
 
-/// Draws the nonces of a batch at once. Each stays with its item and so with one text, whichever item is done first.
-fn with_nonces(mut batch: Batch<Item>) -> Result<Batch<Item>, Refusal> {
+/// Draws the nonces of a batch at once. Each stays with its item and so with one text, in any order of work.
+fn with_nonces(mut batch: Batch<CryptItem>) -> Result<Batch<CryptItem>, Refusal> {
     let items = batch.entries_mut();
     let drawn = nonces(items.len())?;
     for (item, nonce) in items.zip(drawn) {
@@ -152,7 +152,7 @@ fn with_nonces(mut batch: Batch<Item>) -> Result<Batch<Item>, Refusal> {
     Ok(batch)
 }
 
-async fn encrypt_one(of: &Use<'_>, item: Item) -> Result<Data, Refusal> {
+async fn encrypt_one(of: &KeyUse<'_>, item: CryptItem) -> Result<Data, Refusal> {
     let Some(text) = &item.plaintext else {
         return Err(Refusal::bad("missing plaintext to encrypt"));
     };
@@ -160,7 +160,7 @@ async fn encrypt_one(of: &Use<'_>, item: Item) -> Result<Data, Refusal> {
     seal(of, &item, plaintext.into()).await
 }
 
-async fn seal(of: &Use<'_>, item: &Item, plaintext: bytes::Bytes) -> Result<Data, Refusal> {
+async fn seal(of: &KeyUse<'_>, item: &CryptItem, plaintext: bytes::Bytes) -> Result<Data, Refusal> {
     let aad = item.aad()?;
     check_length("plaintext", plaintext.len() + aad.len())?;
     let chosen = of.to_make(item.key_version)?;
@@ -171,16 +171,19 @@ async fn seal(of: &Use<'_>, item: &Item, plaintext: bytes::Bytes) -> Result<Data
         .encrypt(&target, plaintext, &aad, item.drawn)
         .await?;
     Ok(Data::from([
-        ("ciphertext", Sealed::write(chosen.number, &sealed).into()),
+        (
+            "ciphertext",
+            SealedText::write(chosen.number, &sealed).into(),
+        ),
         ("key_version", chosen.number.into()),
     ]))
 }
 
-async fn open(of: &Use<'_>, item: &Item, action: Action) -> Result<bytes::Bytes, Refusal> {
+async fn open(of: &KeyUse<'_>, item: &CryptItem, action: Action) -> Result<bytes::Bytes, Refusal> {
     let Some(text) = &item.ciphertext else {
         return Err(Refusal::bad("missing ciphertext to decrypt"));
     };
-    let sealed = Sealed::read(text)?;
+    let sealed = SealedText::read(text)?;
     let aad = item.aad()?;
     check_length("ciphertext", sealed.bytes.len() + aad.len())?;
     let chosen = of.to_read(sealed.version)?;

@@ -6,44 +6,48 @@ use hsmux_config::Action;
 use subtle::ConstantTimeEq;
 
 use super::batch::{Batch, Failures};
-use super::named::{Chosen, Named, Use};
-use super::sealed::Sealed;
-use super::sign::{Asked, Item};
+use super::requested_key::{ChosenVersion, KeyUse, RequestedKey};
+use super::sealed_text::SealedText;
+use super::sign::{SignItem, SignRequest};
 use super::{Data, Reply, check_length};
-use crate::engine::Mac;
-use crate::http::Call;
+use crate::engine::HmacMechanism;
+use crate::http::ApiCall;
 use crate::key::Shape;
 use crate::refusal::Refusal;
 
 /// `hmac/:name`, `hmac/:name/:algorithm`
-pub async fn hmac(mut call: Call) -> Result<Reply, Refusal> {
+pub async fn hmac(mut call: ApiCall) -> Result<Reply, Refusal> {
     call.may(Action::Hmac)?;
-    let batch: Batch<Item> = call.json().await?;
-    let key = Named::find(&call)?;
+    let batch: Batch<SignItem> = call.json().await?;
+    let key = RequestedKey::find(&call)?;
     let whole = batch.whole().words();
-    let one = async |item: Item| {
-        let of = Use::new(&call, &key);
+    let one = async |item: SignItem| {
+        let of = KeyUse::new(&call, &key);
         let work = pin!(hmac_one(&of, item.within(&whole)));
         of.run("hmac", work).await
     };
     batch.answer(Failures::AreSaid, call.admitted(), one).await
 }
 
-async fn hmac_one(of: &Use<'_>, asked: Asked<'_>) -> Result<Data, Refusal> {
+async fn hmac_one(of: &KeyUse<'_>, asked: SignRequest<'_>) -> Result<Data, Refusal> {
     let chosen = keyed(of.to_make(asked.key_version())?)?;
     let (mac, input) = (algorithm(of.call, asked)?, asked.data()?);
     check_length("input", input.len())?;
     let mac = of.call.engine().hmac(chosen.object, mac, input);
-    let text = Sealed::write(chosen.number, &mac.await?);
+    let text = SealedText::write(chosen.number, &mac.await?);
     Ok(Data::from([
         ("hmac", text.into()),
         ("key_version", chosen.number.into()),
     ]))
 }
 
-/// Whether an HMAC is of this key and this data: made anew, and compared in constant time.
-pub(super) async fn verify_one(of: &Use<'_>, asked: Asked<'_>, mac: &str) -> Result<bool, Refusal> {
-    let sealed = Sealed::read_by(mac, "hmac", &base64::engine::general_purpose::STANDARD)?;
+/// Verifies an HMAC of this key over this data: makes it anew and compares in constant time.
+pub(super) async fn verify_one(
+    of: &KeyUse<'_>,
+    asked: SignRequest<'_>,
+    mac: &str,
+) -> Result<bool, Refusal> {
+    let sealed = SealedText::read_by(mac, "hmac", &base64::engine::general_purpose::STANDARD)?;
     let chosen = keyed(of.to_read(sealed.version)?)?;
     let (mac, input) = (algorithm(of.call, asked)?, asked.data()?);
     check_length("input", input.len())?;
@@ -51,12 +55,12 @@ pub(super) async fn verify_one(of: &Use<'_>, asked: Asked<'_>, mac: &str) -> Res
     Ok(expected.await?.ct_eq(&sealed.bytes).into())
 }
 
-fn algorithm(call: &Call, asked: Asked<'_>) -> Result<Mac, Refusal> {
+fn algorithm(call: &ApiCall, asked: SignRequest<'_>) -> Result<HmacMechanism, Refusal> {
     let word = call.variant().or(asked.algorithm());
-    Mac::of(word.or(asked.hash_algorithm()).unwrap_or("sha2-256"))
+    HmacMechanism::of(word.or(asked.hash_algorithm()).unwrap_or("sha2-256"))
 }
 
-fn keyed(chosen: Chosen) -> Result<Chosen, Refusal> {
+fn keyed(chosen: ChosenVersion) -> Result<ChosenVersion, Refusal> {
     if chosen.shape == Shape::Hmac {
         return Ok(chosen);
     }

@@ -1,4 +1,4 @@
-//! Many answers in the order in which they were asked for, some of them waited for at once.
+//! Answers in the order of their requests, several of them waiting at once.
 
 use std::future::{Future, poll_fn};
 use std::task::{Poll, ready};
@@ -6,8 +6,7 @@ use std::task::{Poll, ready};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
-/// The answers of all, of which at most `at_once` wait at the same time: one that does not wait at all is never among
-/// these.
+/// All answers in order, at most `at_once` of them waiting at the same time; immediate ones do not count.
 pub async fn in_order<T>(
     each: impl ExactSizeIterator<Item = impl Future<Output = T>>,
     at_once: usize,
@@ -47,7 +46,7 @@ mod tests {
 
     use super::*;
 
-    /// Those with even numbers are ready at once; who waits longest is answered last.
+    /// Even numbers are ready at once; the longest wait is answered last.
     #[tokio::test]
     async fn so_many_wait_at_once_and_each_answer_is_in_its_place() {
         let waiting = RefCell::new(BTreeMap::new());

@@ -7,15 +7,15 @@ use hsmux_config::Action;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Data, Reply, loose, shown};
+use super::{Data, Reply, key_view, loose};
 use crate::engine::is_external;
-use crate::http::Call;
-use crate::key::{Key, KeyName, KeyType, Settings};
+use crate::http::ApiCall;
+use crate::key::{KeyName, KeySettings, KeyType, ManagedKey};
 use crate::refusal::Refusal;
 
-/// What hsmux does not do with keys that never leave their tokens, by the dialect's fields.
+/// The dialect's fields that hsmux does not support, since keys never leave their tokens.
 #[derive(Deserialize)]
-struct Unwanted {
+struct UnsupportedFields {
     #[serde(default, deserialize_with = "loose::value")]
     exportable: Option<bool>,
     #[serde(default, deserialize_with = "loose::value")]
@@ -27,7 +27,7 @@ struct Unwanted {
     auto_rotate_period: Option<Value>,
 }
 
-impl Unwanted {
+impl UnsupportedFields {
     fn refuse(&self) -> Result<(), Refusal> {
         let fields = [
             (self.exportable, "exportable: keys never leave the tokens"),
@@ -67,18 +67,18 @@ fn is_zero(period: &Value) -> bool {
 }
 
 /// `POST keys/:name`
-pub async fn create(mut call: Call) -> Result<Reply, Refusal> {
+pub async fn create(mut call: ApiCall) -> Result<Reply, Refusal> {
     #[derive(Deserialize)]
-    struct Body {
+    struct CreateBody {
         #[serde(rename = "type")]
         kind: Option<String>,
         #[serde(default, deserialize_with = "loose::value")]
         key_size: Option<u32>,
         #[serde(flatten)]
-        unwanted: Unwanted,
+        unwanted: UnsupportedFields,
     }
     call.may(Action::Create)?;
-    let body: Body = call.json().await?;
+    let body: CreateBody = call.json().await?;
     body.unwanted.refuse()?;
     let word = body.kind.as_deref().filter(|word| !word.is_empty());
     let kind: KeyType = word
@@ -100,13 +100,13 @@ pub async fn create(mut call: Call) -> Result<Reply, Refusal> {
     let what = Data::from([("type", kind.word().into())]);
     let making = async move { engine.create(&name, kind).await };
     let key = call.act("broker-key-create", what, making).await?;
-    Ok(Reply::ok(shown::managed(call.engine(), &key)))
+    Ok(Reply::ok(key_view::managed(call.engine(), &key)))
 }
 
 /// `GET keys/:name`
-pub fn read(call: &Call) -> Result<Reply, Refusal> {
+pub fn read(call: &ApiCall) -> Result<Reply, Refusal> {
     call.may(Action::Read)?;
-    // The dialect answers 404 without a word.
+    // The dialect answers 404 without a message.
     let missing = || Refusal {
         message: None,
         ..Refusal::no_key()
@@ -117,14 +117,18 @@ pub fn read(call: &Call) -> Result<Reply, Refusal> {
             StatusCode::NOT_FOUND => missing(),
             _ => refusal,
         })?;
-        return Ok(Reply::ok(shown::external(call.engine(), call.key(), &key)));
+        return Ok(Reply::ok(key_view::external(
+            call.engine(),
+            call.key(),
+            &key,
+        )));
     }
     let key = call.engine().key(call.key()).ok_or_else(missing)?;
-    Ok(Reply::ok(shown::managed(call.engine(), &key)))
+    Ok(Reply::ok(key_view::managed(call.engine(), &key)))
 }
 
-/// `LIST keys`, `GET keys?list=true`, with `after` and `limit`: of those keys with which the client may do anything.
-pub fn list(call: &Call) -> Result<Reply, Refusal> {
+/// `LIST keys`, `GET keys?list=true`, with `after` and `limit`: the keys with which the client may do anything.
+pub fn list(call: &ApiCall) -> Result<Reply, Refusal> {
     call.may(Action::List)?;
     let limit = call
         .query("limit")
@@ -144,7 +148,7 @@ pub fn list(call: &Call) -> Result<Reply, Refusal> {
 }
 
 /// `DELETE keys/:name`
-pub async fn delete(call: Call) -> Result<Reply, Refusal> {
+pub async fn delete(call: ApiCall) -> Result<Reply, Refusal> {
     call.may(Action::Delete)?;
     let (engine, name) = (Arc::clone(call.engine()), call.key().to_owned());
     let work = async move { engine.delete(&name).await };
@@ -153,9 +157,9 @@ pub async fn delete(call: Call) -> Result<Reply, Refusal> {
 }
 
 /// `POST keys/:name/config`
-pub async fn config(mut call: Call) -> Result<Reply, Refusal> {
+pub async fn config(mut call: ApiCall) -> Result<Reply, Refusal> {
     #[derive(Deserialize)]
-    struct Body {
+    struct ConfigBody {
         #[serde(default, deserialize_with = "loose::value")]
         min_decryption_version: Option<u32>,
         #[serde(default, deserialize_with = "loose::value")]
@@ -163,10 +167,10 @@ pub async fn config(mut call: Call) -> Result<Reply, Refusal> {
         #[serde(default, deserialize_with = "loose::value")]
         deletion_allowed: Option<bool>,
         #[serde(flatten)]
-        unwanted: Unwanted,
+        unwanted: UnsupportedFields,
     }
     call.may(Action::Config)?;
-    let body: Body = call.json().await?;
+    let body: ConfigBody = call.json().await?;
     body.unwanted.refuse()?;
     let (engine, name) = (Arc::clone(call.engine()), call.key().to_owned());
     let what = Data::from([
@@ -174,10 +178,10 @@ pub async fn config(mut call: Call) -> Result<Reply, Refusal> {
         ("min_encryption_version", json!(body.min_encryption_version)),
         ("deletion_allowed", json!(body.deletion_allowed)),
     ]);
-    let change = move |key: &Key| {
+    let change = move |key: &ManagedKey| {
         let old = key.settings;
-        let settings = Settings {
-            // 0 is the dialect's word for the first.
+        let settings = KeySettings {
+            // The dialect's 0 means the first.
             min_decryption: body
                 .min_decryption_version
                 .map_or(old.min_decryption, |v| v.max(1)),
@@ -189,27 +193,27 @@ pub async fn config(mut call: Call) -> Result<Reply, Refusal> {
     };
     let work = async move { engine.configure(&name, change).await };
     let key = call.act("broker-key-config", what, work).await?;
-    Ok(Reply::ok(shown::managed(call.engine(), &key)))
+    Ok(Reply::ok(key_view::managed(call.engine(), &key)))
 }
 
 /// `POST keys/:name/rotate`
-pub async fn rotate(call: Call) -> Result<Reply, Refusal> {
+pub async fn rotate(call: ApiCall) -> Result<Reply, Refusal> {
     call.may(Action::Rotate)?;
     let (engine, name) = (Arc::clone(call.engine()), call.key().to_owned());
     let work = async move { engine.rotate(&name).await };
     let key = call.act("broker-key-rotate", Data::default(), work).await?;
-    Ok(Reply::ok(shown::managed(call.engine(), &key)))
+    Ok(Reply::ok(key_view::managed(call.engine(), &key)))
 }
 
 /// `POST keys/:name/trim`
-pub async fn trim(mut call: Call) -> Result<Reply, Refusal> {
+pub async fn trim(mut call: ApiCall) -> Result<Reply, Refusal> {
     #[derive(Deserialize)]
-    struct Body {
+    struct TrimBody {
         #[serde(default, deserialize_with = "loose::value")]
         min_available_version: Option<u32>,
     }
     call.may(Action::Trim)?;
-    let body: Body = call.json().await?;
+    let body: TrimBody = call.json().await?;
     let min = body
         .min_available_version
         .ok_or_else(|| Refusal::bad("missing min_available_version"))?;
@@ -217,10 +221,10 @@ pub async fn trim(mut call: Call) -> Result<Reply, Refusal> {
     let work = async move { engine.trim(&name, min).await };
     let what = Data::from([("min_available_version", min.into())]);
     let key = call.act("broker-key-trim", what, work).await?;
-    Ok(Reply::ok(shown::managed(call.engine(), &key)))
+    Ok(Reply::ok(key_view::managed(call.engine(), &key)))
 }
 
-fn sensible(key: &Key, settings: Settings) -> Result<Settings, Refusal> {
+fn sensible(key: &ManagedKey, settings: KeySettings) -> Result<KeySettings, Refusal> {
     let (decryption, encryption) = (settings.min_decryption, settings.min_encryption);
     let latest = key.latest();
     let wrong = if decryption > latest {

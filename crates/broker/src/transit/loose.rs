@@ -1,4 +1,4 @@
-//! Numbers and flags as the dialect's clients write them: command lines send everything as text.
+//! Numbers and flags, also as text: the dialect's command lines send everything as text.
 
 use std::fmt::Display;
 use std::str::FromStr;

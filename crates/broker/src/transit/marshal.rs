@@ -1,4 +1,4 @@
-//! The forms of signatures: PKCS#11 has r and s side by side, programs have ASN.1 or JWS.
+//! Forms of signatures: PKCS#11 has r and s side by side, programs have ASN.1 or JWS.
 
 use base64::engine::GeneralPurpose;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -49,7 +49,7 @@ impl Marshaling {
         vec![r, s].to_der().map_err(|e| Refusal::bad(e.to_string()))
     }
 
-    /// To PKCS#11's form, of so many bytes; `None`: it is none.
+    /// To PKCS#11's form, of so many bytes; `None` if it is no signature.
     pub fn read(self, signature: &[u8], len: usize) -> Option<Vec<u8>> {
         if self == Self::Jws {
             return Some(signature.to_vec());
@@ -66,7 +66,7 @@ impl Marshaling {
     }
 }
 
-/// For fuzz targets: what is read as r and s is written as it was.
+/// For fuzz targets: reads r and s, and writes them the same.
 pub fn check(der: &[u8]) {
     for len in [64, 96, 132] {
         if let Some(raw) = Marshaling::Asn1.read(der, len) {
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(Marshaling::Asn1.read(&too_long, 8), None);
     }
 
-    /// Signatures in ASN.1 as clients send them: read here, and verified as the broker does.
+    /// Signatures in ASN.1 from clients: read here, and verified by the broker's code.
     #[test]
     fn ecdsa_signatures_of_wycheproof() {
         use hsmux_software::{PublicKey, digest};

@@ -1,40 +1,40 @@
-//! The Transit dialect of OpenBao and Vault: its requests, its answers, its words.
+//! The Transit dialect of OpenBao and Vault.
 //!
 //! | file | one idea |
 //! |---|---|
-//! | `sealed` | `vault:v1:...` |
-//! | `answer` | what is answered |
+//! | `sealed_text` | `vault:v1:...` |
+//! | `answer` | answers |
 //! | `batch` | one item or many, each with its own answer |
-//! | `bounded` | a list that is not too long |
-//! | `in_order` | many answers, some of them waited for at once |
-//! | `turn` | others have their turn between the items of a batch |
-//! | `beside` | what is said of an item and is not its own |
+//! | `bounded_list` | a list with a limit |
+//! | `in_order` | many answers in order, several at work at once |
+//! | `batch_yield` | yields between the items of a batch |
+//! | `extra_members` | members of an item that are not the operation's |
 //! | `loose` | numbers and flags as the dialect's clients write them |
-//! | `named` | the key that a request means, managed or not |
+//! | `requested_key` | the key of a request, managed or external |
 //! | `crypt` | encrypt, decrypt, rewrap, datakey |
-//! | `sign`, `marshal` | sign, verify; the forms of signatures |
+//! | `sign`, `marshal` | sign, verify; forms of signatures |
 //! | `hmac` | hmac, and its part of verify |
-//! | `keys`, `certificate` | keys and what is kept with them |
-//! | `shown` | a key as it is shown |
-//! | `plain` | random, hash: what needs no key |
+//! | `keys`, `certificate` | keys and their certificates |
+//! | `key_view` | the view of a key |
+//! | `plain` | random, hash: operations without a key |
 
 mod answer;
 pub mod batch;
-mod beside;
-mod bounded;
+mod batch_yield;
+mod bounded_list;
 pub mod certificate;
 pub mod crypt;
+mod extra_members;
 pub mod hmac;
 mod in_order;
+mod key_view;
 pub mod keys;
 mod loose;
 pub(crate) mod marshal;
-mod named;
 pub mod plain;
-pub(crate) mod sealed;
-mod shown;
+mod requested_key;
+pub(crate) mod sealed_text;
 pub mod sign;
-mod turn;
 
 use axum::http::StatusCode;
 use base64::Engine as _;
@@ -44,12 +44,12 @@ use serde_json::Value;
 use crate::refusal::Refusal;
 
 pub use answer::{Data, Reply};
-pub(crate) use shown::time;
+pub(crate) use key_view::time;
 
-/// The longest input of one operation, in bytes: a frame to a worker has 16 MiB with all that belongs to it.
+/// The longest input of one operation, in bytes: a frame to a worker has 16 MiB with all its fields.
 const LONGEST_INPUT: usize = (16 << 20) - (64 << 10);
 
-/// Refuses what no operation of a token takes, by its length in bytes.
+/// Refuses input that is too long for any operation of a token.
 fn check_length(field: &str, length: usize) -> Result<(), Refusal> {
     if length <= LONGEST_INPUT {
         return Ok(());
@@ -65,7 +65,7 @@ fn base64(bytes: &[u8]) -> Value {
     STANDARD.encode(bytes).into()
 }
 
-/// The bytes of a field; an absent one is empty.
+/// The bytes of a field; an absent field is empty.
 fn bytes(field: &str, text: Option<&str>) -> Result<Vec<u8>, Refusal> {
     let decoded = STANDARD.decode(text.unwrap_or_default());
     decoded.map_err(|e| Refusal::bad(format!("failed to base64-decode {field}: {e}")))

@@ -10,13 +10,13 @@ use hsmux_token::Operation;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::named::hash as algorithm;
+use super::requested_key::hash as algorithm;
 use super::{Reply, bytes, loose};
-use crate::http::{Call, Used};
+use crate::http::{ApiCall, UseDetails};
 use crate::refusal::Refusal;
 
 #[derive(Deserialize)]
-struct Body {
+struct PlainBody {
     input: Option<String>,
     algorithm: Option<String>,
     format: Option<String>,
@@ -24,16 +24,16 @@ struct Body {
     bytes: Option<u32>,
 }
 
-/// As much as one request gets (the dialect's own limit).
+/// The most random bytes of one request (the dialect's own limit).
 const MOST_RANDOM: u32 = 128 * 1024;
 
-/// Where the dialect has random bytes from; here they are a token's, whatever is asked for.
+/// The dialect's sources of random bytes; here all of them mean a token.
 const SOURCES: [&str; 3] = ["platform", "seal", "all"];
 
 /// `random`, `random/:bytes`, `random/:source`, `random/:source/:bytes`
-pub async fn random(mut call: Call) -> Result<Reply, Refusal> {
+pub async fn random(mut call: ApiCall) -> Result<Reply, Refusal> {
     call.may(Action::Random)?;
-    let body: Body = call.json().await?;
+    let body: PlainBody = call.json().await?;
     let (source, number) = match (call.source(), call.variant()) {
         (None, Some(word)) if SOURCES.contains(&word) => (Some(word), None),
         both => both,
@@ -64,14 +64,14 @@ pub async fn random(mut call: Call) -> Result<Reply, Refusal> {
             body.format.as_deref().unwrap_or("base64"),
         )
     });
-    let text = call.using("random", &Used::default(), made).await?;
+    let text = call.using("random", &UseDetails::default(), made).await?;
     Ok(Reply::ok([("random_bytes", text)]))
 }
 
 /// `hash`, `hash/:algorithm`
-pub async fn hash(mut call: Call) -> Result<Reply, Refusal> {
+pub async fn hash(mut call: ApiCall) -> Result<Reply, Refusal> {
     call.may(Action::Hash)?;
-    let body: Body = call.json().await?;
+    let body: PlainBody = call.json().await?;
     let word = call
         .variant()
         .or(body.algorithm.as_deref())
@@ -82,7 +82,7 @@ pub async fn hash(mut call: Call) -> Result<Reply, Refusal> {
         let sum = digest(algorithm(word)?, &bytes("input", Some(input))?);
         written(&sum, body.format.as_deref().unwrap_or("hex"))
     });
-    let text = call.using("hash", &Used::default(), made).await?;
+    let text = call.using("hash", &UseDetails::default(), made).await?;
     Ok(Reply::ok([("sum", text)]))
 }
 

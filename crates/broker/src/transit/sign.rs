@@ -8,17 +8,17 @@ use serde::Deserialize;
 
 use super::batch::{Batch, Failures};
 use super::marshal::Marshaling;
-use super::named::{Chosen, Named, Use, hash};
-use super::sealed::Sealed;
+use super::requested_key::{ChosenVersion, KeyUse, RequestedKey, hash};
+use super::sealed_text::SealedText;
 use super::{Data, Reply, bytes, check_length, hmac, loose};
-use crate::engine::{Recipe, Scheme, verify as check};
-use crate::http::Call;
+use crate::engine::{RsaScheme, SigningOptions, verify as check};
+use crate::http::ApiCall;
 use crate::key::Shape;
 use crate::refusal::Refusal;
 
-/// An item of either. The whole of a batch may say how, and an item of its own.
+/// An item of sign or verify. The parameters may be in the batch or in the item.
 #[derive(Deserialize)]
-pub struct Item {
+pub struct SignItem {
     input: Option<String>,
     signature: Option<String>,
     hmac: Option<String>,
@@ -33,15 +33,15 @@ pub struct Item {
     key_version: Option<u32>,
 }
 
-/// An item in its request: what the request says for all holds where the item says nothing.
+/// An item in its request: fields of the request are defaults for the item.
 #[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
-    item: &'a Item,
-    whole: &'a Item,
+pub(super) struct SignRequest<'a> {
+    item: &'a SignItem,
+    whole: &'a SignItem,
 }
 
-impl Item {
-    /// What it says of how, without the data.
+impl SignItem {
+    /// The parameters of the item, without the data.
     pub(super) fn words(&self) -> Self {
         Self {
             input: None,
@@ -57,13 +57,13 @@ impl Item {
         }
     }
 
-    pub(super) fn within<'a>(&'a self, whole: &'a Self) -> Asked<'a> {
-        Asked { item: self, whole }
+    pub(super) fn within<'a>(&'a self, whole: &'a Self) -> SignRequest<'a> {
+        SignRequest { item: self, whole }
     }
 }
 
-impl<'a> Asked<'a> {
-    fn said<T>(self, what: impl Fn(&'a Item) -> Option<T>) -> Option<T> {
+impl<'a> SignRequest<'a> {
+    fn said<T>(self, what: impl Fn(&'a SignItem) -> Option<T>) -> Option<T> {
         what(self.item).or_else(|| what(self.whole))
     }
 
@@ -90,16 +90,16 @@ impl<'a> Asked<'a> {
         Marshaling::of(self.said(|item| item.marshaling_algorithm.as_deref()))
     }
 
-    fn recipe(self, call: &Call) -> Result<Recipe, Refusal> {
+    fn recipe(self, call: &ApiCall) -> Result<SigningOptions, Refusal> {
         let word = call.variant().or(self.hash_algorithm());
         let word = word.or(self.algorithm()).unwrap_or("sha2-256");
         let hash = (word != "none").then(|| hash(word)).transpose()?;
-        Ok(Recipe {
+        Ok(SigningOptions {
             hash,
             prehashed: self.said(|item| item.prehashed).unwrap_or(false),
             scheme: match self.said(|item| item.signature_algorithm.as_deref()) {
-                None | Some("" | "pss") => Scheme::Pss(self.salt(hash)?),
-                Some("pkcs1v15") => Scheme::Pkcs1,
+                None | Some("" | "pss") => RsaScheme::Pss(self.salt(hash)?),
+                Some("pkcs1v15") => RsaScheme::Pkcs1,
                 Some(other) => {
                     let message = format!("invalid signature_algorithm {other:?}: pss or pkcs1v15");
                     return Err(Refusal::bad(message));
@@ -129,13 +129,13 @@ impl<'a> Asked<'a> {
 }
 
 /// `sign/:name`, `sign/:name/:hash_algorithm`
-pub async fn sign(mut call: Call) -> Result<Reply, Refusal> {
+pub async fn sign(mut call: ApiCall) -> Result<Reply, Refusal> {
     call.may(Action::Sign)?;
     let batch = call.json().await.map(with_input)?;
-    let key = Named::find(&call)?;
+    let key = RequestedKey::find(&call)?;
     let whole = batch.whole().words();
-    let one = async |item: Item| {
-        let of = Use::new(&call, &key);
+    let one = async |item: SignItem| {
+        let of = KeyUse::new(&call, &key);
         let work = pin!(sign_one(&of, item.within(&whole)));
         of.run("sign", work).await
     };
@@ -143,26 +143,26 @@ pub async fn sign(mut call: Call) -> Result<Reply, Refusal> {
 }
 
 /// `verify/:name`, `verify/:name/:hash_algorithm`
-pub async fn verify(mut call: Call) -> Result<Reply, Refusal> {
+pub async fn verify(mut call: ApiCall) -> Result<Reply, Refusal> {
     call.may(Action::Verify)?;
     let batch = call.json().await.map(with_input)?;
-    let key = Named::find(&call)?;
+    let key = RequestedKey::find(&call)?;
     let whole = batch.whole().words();
-    let one = async |item: Item| {
-        let of = Use::new(&call, &key);
+    let one = async |item: SignItem| {
+        let of = KeyUse::new(&call, &key);
         let work = pin!(valid(&of, item.within(&whole)));
         of.run("verify", work).await
     };
     batch.answer(Failures::AreSaid, call.admitted(), one).await
 }
 
-/// The dialect signs and verifies nothing where a request has neither input nor a batch; an item has to have one.
-fn with_input(mut batch: Batch<Item>) -> Batch<Item> {
+/// A request with neither input nor a batch means an empty input, as in the dialect; an item needs one.
+fn with_input(mut batch: Batch<SignItem>) -> Batch<SignItem> {
     batch.whole_mut().input.get_or_insert_default();
     batch
 }
 
-async fn valid(of: &Use<'_>, asked: Asked<'_>) -> Result<Data, Refusal> {
+async fn valid(of: &KeyUse<'_>, asked: SignRequest<'_>) -> Result<Data, Refusal> {
     let valid = match (&asked.item.signature, &asked.item.hmac) {
         (Some(signature), None) => verify_one(of, asked, signature)?,
         (None, Some(mac)) => hmac::verify_one(of, asked, mac).await?,
@@ -171,13 +171,13 @@ async fn valid(of: &Use<'_>, asked: Asked<'_>) -> Result<Data, Refusal> {
     Ok(Data::from([("valid", valid.into())]))
 }
 
-async fn sign_one(of: &Use<'_>, asked: Asked<'_>) -> Result<Data, Refusal> {
+async fn sign_one(of: &KeyUse<'_>, asked: SignRequest<'_>) -> Result<Data, Refusal> {
     let call = of.call;
     let chosen = signer(of.to_make(asked.key_version())?)?;
     let marshaling = asked.marshaling()?;
     let (public, recipe, input) = (chosen.public(call)?, asked.recipe(call)?, asked.data()?);
     if chosen.shape == Shape::Ed25519 {
-        // Its token reads the whole input, others a hash.
+        // Its token reads the whole input, others read a hash.
         check_length("input", input.len())?;
     }
     let engine = call.engine();
@@ -187,17 +187,17 @@ async fn sign_one(of: &Use<'_>, asked: Asked<'_>) -> Result<Data, Refusal> {
         Shape::Ecdsa(_) => marshaling.write(&raw)?,
         _ => raw.to_vec(),
     };
-    let text = Sealed::write_by(chosen.number, &signature, marshaling.base64());
+    let text = SealedText::write_by(chosen.number, &signature, marshaling.base64());
     Ok(Data::from([
         ("signature", text.into()),
         ("key_version", chosen.number.into()),
     ]))
 }
 
-fn verify_one(of: &Use<'_>, asked: Asked<'_>, signature: &str) -> Result<bool, Refusal> {
+fn verify_one(of: &KeyUse<'_>, asked: SignRequest<'_>, signature: &str) -> Result<bool, Refusal> {
     let call = of.call;
     let marshaling = asked.marshaling()?;
-    let sealed = Sealed::read_by(signature, "signature", marshaling.base64())?;
+    let sealed = SealedText::read_by(signature, "signature", marshaling.base64())?;
     let chosen = signer(of.to_read(sealed.version)?)?;
     let (public, recipe, input) = (chosen.public(call)?, asked.recipe(call)?, asked.data()?);
     let raw = match chosen.shape {
@@ -208,7 +208,7 @@ fn verify_one(of: &Use<'_>, asked: Asked<'_>, signature: &str) -> Result<bool, R
     check(chosen.shape, &public, recipe, &input, &raw)
 }
 
-fn signer(chosen: Chosen) -> Result<Chosen, Refusal> {
+fn signer(chosen: ChosenVersion) -> Result<ChosenVersion, Refusal> {
     if chosen.shape.signs() {
         return Ok(chosen);
     }

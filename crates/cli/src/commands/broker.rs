@@ -1,7 +1,7 @@
 //! `hsmux broker`, and the broker inside `hsmux serve`.
 
 use clap::Args;
-use hsmux_broker::Service;
+use hsmux_broker::BrokerService;
 use hsmux_broker::store::Store;
 use hsmux_daemon::Daemon;
 use hsmux_daemon::admin::Deed;
@@ -54,7 +54,7 @@ impl Broker {
 }
 
 /// Starts the broker on a daemon's pool, where the configuration has one.
-pub fn start(daemon: &Daemon) -> anyhow::Result<Option<Service>> {
+pub fn start(daemon: &Daemon) -> anyhow::Result<Option<BrokerService>> {
     let running = daemon.running();
     let config = running.config();
     let Some(section) = &config.broker else {
@@ -67,6 +67,6 @@ pub fn start(daemon: &Daemon) -> anyhow::Result<Option<Service>> {
     let shared = &running.shared;
     let (pool, audit, traces) = (&shared.pool, &shared.audit, &shared.traces);
     let (pool, audit, traces) = (pool.clone(), audit.clone(), traces.clone());
-    let service = Service::start(section, pool, audit, traces, current)?;
+    let service = BrokerService::start(section, pool, audit, traces, current)?;
     Ok(Some(service))
 }

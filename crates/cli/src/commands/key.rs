@@ -1,6 +1,5 @@
 //! `hsmux key`.
 
-mod choice;
 mod delete;
 mod request;
 mod table;
@@ -10,16 +9,16 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use base64::Engine;
 use clap::{Args, Subcommand};
+use hsmux_console::key_choice::WrappingKey;
 use hsmux_daemon::admin::{AdminClient, KeyRow, KeySpec, Request, Response};
 
 use super::show as show_response;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::progress;
-use choice::WrappingKey;
 
-pub use choice::{KeyChoice, KeyParts};
 pub use delete::Delete;
+pub use hsmux_console::key_choice::{KeyChoice, KeyParts};
 pub use request::{Csr, Reference};
 pub use table::show;
 

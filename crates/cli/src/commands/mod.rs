@@ -1,7 +1,6 @@
 //! The commands, one file for each.
 
 mod audit;
-mod bench;
 mod broker;
 mod card;
 mod config;
@@ -9,25 +8,21 @@ mod doctor;
 mod gateway;
 mod haproxy;
 mod key;
+pub mod lab;
 mod node;
 mod pin;
 mod serve;
 mod service;
-mod shell;
 mod status;
 mod token;
 mod token_auth;
-mod vcard;
 
-use std::process::ExitCode;
-
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use hsmux_console::shell;
 use hsmux_daemon::admin::{Request, Response};
 
 use crate::context::Context;
 use crate::exit::Exit;
-
-pub use bench::part::{COMMAND as PART, main as part_main};
 
 /// hsmux makes one fast, always-on HSM out of many PKCS#11 tokens.
 #[derive(Parser, Debug)]
@@ -94,11 +89,15 @@ enum Command {
     #[command(subcommand)]
     Card(card::Card),
     /// Measure signatures, scaling, services and web servers
-    #[command(subcommand)]
-    Bench(bench::Bench),
+    #[command(after_help = "Example:\n  \
+        hsmux bench sign\n\n\
+        The program hsmux-lab has these commands: see hsmux-lab-bench(1).")]
+    Bench(lab::Lab),
     /// Virtual SmartCard-HSMs, for tests and for trying things out: they protect nothing
-    #[command(subcommand)]
-    Vcard(vcard::Vcard),
+    #[command(after_help = "Example:\n  \
+        hsmux vcard run\n\n\
+        The program hsmux-lab has these commands: see hsmux-lab-vcard(1).")]
+    Vcard(lab::Lab),
     /// Show or verify the audit trail
     Audit(audit::Audit),
     /// Have the daemon read its configuration again
@@ -111,26 +110,16 @@ enum Command {
     #[command(hide = true)]
     Service(service::Service),
     /// Print the completions of a shell
+    #[command(after_help = "Example:\n  hsmux completions bash > /etc/bash_completion.d/hsmux")]
     Completions(shell::Completions),
     /// Write the manual pages into a folder
+    #[command(after_help = "Example:\n  hsmux man /usr/local/share/man/man1")]
     Man(shell::Man),
 }
 
 impl Cli {
-    /// Does what the arguments say, and tells what went wrong.
-    pub fn main(self) -> ExitCode {
-        match self.run() {
-            Ok(exit) => exit.into(),
-            Err(error) => {
-                let exit = Exit::of(&error);
-                eprintln!("hsmux: {error:#}");
-                exit.into()
-            }
-        }
-    }
-
     /// Does what the arguments say.
-    fn run(self) -> anyhow::Result<Exit> {
+    pub fn run(self) -> anyhow::Result<Exit> {
         let context = &self.context;
         let serves = matches!(
             self.command,
@@ -154,14 +143,14 @@ impl Cli {
             Command::Key(command) => command.run(context),
             Command::Pin(command) => command.run(context),
             Command::Card(command) => command.run(context),
-            Command::Bench(command) => command.run(context),
-            Command::Vcard(command) => command.run(context),
+            Command::Bench(_) => lab::start("bench"),
+            Command::Vcard(_) => lab::start("vcard"),
             Command::Audit(command) => command.run(context),
             Command::Reload => show(context, context.ask(&Request::Reload)?),
             Command::Stop => show(context, context.ask(&Request::Stop)?),
             Command::Service(command) => command.run(context),
-            Command::Completions(command) => command.run(context),
-            Command::Man(command) => command.run(context),
+            Command::Completions(command) => command.run(context, Self::command()),
+            Command::Man(command) => command.run(context, Self::command()),
         }
     }
 }
@@ -186,36 +175,15 @@ fn show(context: &Context, response: Response) -> anyhow::Result<Exit> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
-
-    /// Every command without subcommands.
-    fn leaves(command: &clap::Command, path: &str, found: &mut Vec<(String, String)>) {
-        let path = format!("{path} {}", command.get_name());
-        if command.is_hide_set() {
-            return;
-        }
-        if command.get_subcommands().next().is_none() {
-            let help = command.get_after_help().map(ToString::to_string);
-            found.push((path, help.unwrap_or_default()));
-            return;
-        }
-        for sub in command.get_subcommands() {
-            leaves(sub, &path, found);
-        }
-    }
 
     #[test]
     fn every_command_has_an_example() {
         let command = Cli::command();
         command.clone().debug_assert();
-        let mut found = Vec::new();
-        leaves(&command, "", &mut found);
+        let found = shell::leaves(&command, "hsmux");
         assert!(found.len() > 25, "{found:?}");
-        for (path, help) in found {
-            assert!(
-                help.contains(path.trim()),
-                "no example in the help of{path}"
-            );
+        for (typed, help) in found {
+            assert!(help.contains(&typed), "no example in the help of {typed}");
         }
     }
 }

@@ -91,7 +91,7 @@ impl Serve {
     }
 }
 
-type Broker = Option<hsmux_broker::Service>;
+type Broker = Option<hsmux_broker::BrokerService>;
 
 /// The error of a start, with the command that says more.
 fn advised(error: anyhow::Error) -> anyhow::Error {

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use hsmux_gateway::Gateway;
-use hsmux_node::Node;
+use hsmux_node::NodeService;
 use hsmux_service::run;
 use hsmux_worker::{keep_secrets, take_stdin};
 
@@ -34,7 +34,7 @@ impl Service {
         let link = take_stdin()?;
         match self.name {
             Name::Gateway => run::<Gateway>(link, context.file())?,
-            Name::Node => run::<Node>(link, context.file())?,
+            Name::Node => run::<NodeService>(link, context.file())?,
         }
         Ok(Exit::Done)
     }

@@ -151,7 +151,7 @@ fn owes(debt: &DebtStatus) -> String {
 }
 
 /// Says what is wrong with the audit trail.
-fn audit(audit: &hsmux_audit::Status) {
+fn audit(audit: &hsmux_audit::TrailStatus) {
     if let Some(problem) = &audit.problem {
         let keys = match (audit.uses, audit.on_failure) {
             (true, OnFailure::Stop) => "keys are not used and nothing is changed until it can",

@@ -51,7 +51,7 @@ impl TokenAuth {
                 context.file().display()
             ))
         })?;
-        let store = Store::beside(&section.store)?;
+        let store = Store::open_shared(&section.store)?;
         match self {
             Self::Create(create) => create.run(context, &store),
             Self::List => list(context, &store),

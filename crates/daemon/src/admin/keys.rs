@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hsmux_pool::{BROKER_MARK, Catalogue, Entry, ObjectStatus, Pool, ReplicaState, SeatState};
-use hsmux_replicate::{Cloned, Fate, Selection};
+use hsmux_replicate::{CloneOutcome, ClonedObject, Selection};
 use hsmux_software::{refuses_template, unchecked_kind, with_default_uses};
 use hsmux_token::{Class, Error, Kind, ObjectId, Operation, Outcome, Result, Token, Uri, ck};
 
@@ -326,7 +326,7 @@ pub fn clone(
         objects: objects.map(|entries| entries.iter().map(|entry| entry.object.id).collect()),
         extractable: false,
     };
-    let told = |cloned: &Cloned| tracing::info!(?cloned, "copied");
+    let told = |cloned: &ClonedObject| tracing::info!(?cloned, "copied");
     let cloned = running.shared.writer.clone_keys(
         &source,
         to,
@@ -334,24 +334,24 @@ pub fn clone(
         wrapping.map(|key| key.id),
         &told,
     )?;
-    fates(cloned)
+    outcomes(cloned)
 }
 
-fn fates(cloned: Vec<Cloned>) -> Result<Vec<String>, Failure> {
+fn outcomes(cloned: Vec<ClonedObject>) -> Result<Vec<String>, Failure> {
     let mut lines = Vec::new();
     let mut failed: Option<Failure> = None;
-    for Cloned {
+    for ClonedObject {
         target,
         object,
         label,
-        fate,
+        outcome,
     } in cloned
     {
         let what = format!("{} {label:?} to {target}", object.class.name());
-        match fate {
-            Fate::Copied => lines.push(format!("{what}: copied")),
-            Fate::There => lines.push(format!("{what}: there already, proved")),
-            Fate::Failed(error) => {
+        match outcome {
+            CloneOutcome::Copied => lines.push(format!("{what}: copied")),
+            CloneOutcome::There => lines.push(format!("{what}: there already, proved")),
+            CloneOutcome::Failed(error) => {
                 let failure = failed.get_or_insert_with(|| Failure::from(error.clone()));
                 failure.details.insert(what, error.to_string());
             }

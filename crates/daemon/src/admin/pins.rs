@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use hsmux_config::{Config, Login, Member};
 use hsmux_module::pin;
-use hsmux_replicate::pin_rotate::{self, Holder, PinChanger, Rotated};
+use hsmux_replicate::pin_rotate::{self, PinChanger, PinHolder, RotationResult};
 use hsmux_token::{Error, Kind, Result, Secret, Uri, UriError};
 
 use super::{Failure, PinRow, Request, desk, recorder};
@@ -58,7 +58,8 @@ pub fn rotate(running: &Running, tokens: &[String]) -> Result<Vec<String>, Failu
         config: &config,
         program: worker(&config)?,
     };
-    let told = |rotated: &Rotated| tracing::info!(file = %rotated.file.display(), "a new PIN");
+    let told =
+        |rotated: &RotationResult| tracing::info!(file = %rotated.file.display(), "a new PIN");
     let rotated = pin_rotate::rotate(&holders, &desk, &told)?;
     for member in rotated.iter().filter(|r| r.result.is_ok()) {
         for name in &member.members {
@@ -118,10 +119,10 @@ fn pool_pins(config: &Config, rotated: &[&Member]) -> Vec<String> {
     lines.collect()
 }
 
-fn answer(rotated: Vec<Rotated>) -> Result<Vec<String>, Failure> {
+fn answer(rotated: Vec<RotationResult>) -> Result<Vec<String>, Failure> {
     let mut lines = Vec::new();
     let mut failed: Option<Failure> = None;
-    for Rotated {
+    for RotationResult {
         file,
         members,
         result,
@@ -164,7 +165,7 @@ fn named<'a>(config: &'a Config, name: &str) -> Result<&'a Member> {
 }
 
 /// A member with the length of its new PIN, which its token says.
-fn holder(running: &Running, member: &Member) -> Result<Holder> {
+fn holder(running: &Running, member: &Member) -> Result<PinHolder> {
     let source = member.pin.clone().ok_or_else(|| {
         let message = format!("{} has no pin in the configuration", member.name);
         Error::request(Kind::Invalid, message)
@@ -179,7 +180,7 @@ fn holder(running: &Running, member: &Member) -> Result<Holder> {
         Err(_) if pin_rotate::begun(&source) => 0,
         Err(error) => return Err(error),
     };
-    Ok(Holder {
+    Ok(PinHolder {
         member: member.name.clone(),
         source,
         length,

@@ -38,7 +38,7 @@ pub struct DaemonStatus {
     /// In the order of the configuration.
     pub members: Vec<MemberStatus>,
     /// The audit trail.
-    pub audit: hsmux_audit::Status,
+    pub audit: hsmux_audit::TrailStatus,
     /// The pool in detail.
     pub pool: Status,
 }

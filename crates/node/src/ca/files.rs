@@ -1,5 +1,5 @@
-//! Files of an authority: written whole or not at all; what is secret is its owner's alone, and never written
-//! over.
+//! Files of an authority: written as a whole or not at all. Secret files are readable by their owner alone, and never
+//! overwritten.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -10,8 +10,8 @@ use hsmux_state::FileLock;
 use hsmux_token::{Error, Kind, Result};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-/// How long another command that changes the authority's files is waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The wait for another command that changes the authority's files.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Permissions of a private key.
 pub const PRIVATE: u32 = 0o600;
@@ -23,7 +23,7 @@ pub const PUBLIC: u32 = 0o644;
 pub struct NewFolder(PathBuf);
 
 impl NewFolder {
-    /// Prepares one that is to have this name.
+    /// Prepares a folder for this name.
     pub fn beside(folder: &Path) -> Result<Self> {
         if folder.exists() {
             let message = format!("{}: is there already, and stays", folder.display());
@@ -43,7 +43,7 @@ impl NewFolder {
         hsmux_state::create_new(&file, text, mode).map_err(|e| failed(&file, &e))
     }
 
-    /// Gives it its name, which nothing else may have by now; [`sync_parent`] is to follow.
+    /// Gives it its name, which must be free; [`sync_parent`] has to follow.
     pub fn settle(self, folder: &Path) -> Result<()> {
         let settled = renameat_with(CWD, &self.0, CWD, folder, RenameFlags::NOREPLACE);
         settled.map_err(|e| failed(folder, &e))
@@ -51,15 +51,15 @@ impl NewFolder {
 }
 
 impl Drop for NewFolder {
-    /// What has its name is not there under this one any more.
+    /// Removes the folder, unless it has got its final name.
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Waits until nobody else writes in an authority's folder.
+/// Takes the lock of an authority's folder; waits while another process has it.
 pub fn lock(folder: &Path) -> Result<FileLock> {
-    FileLock::take_folder(folder, PATIENCE).map_err(|e| failed(folder, &e))
+    FileLock::take_folder(folder, LOCK_TIMEOUT).map_err(|e| failed(folder, &e))
 }
 
 /// Reads a file.
@@ -67,12 +67,12 @@ pub fn read(file: &Path) -> Result<Vec<u8>> {
     fs::read(file).map_err(|e| failed(file, &e))
 }
 
-/// Other contents for a file that everybody may read.
+/// Replaces a file that everybody may read.
 pub fn replace(file: &Path, text: &[u8]) -> Result<()> {
     hsmux_state::replace_among_others(file, text, PUBLIC).map_err(|e| failed(file, &e))
 }
 
-/// What was renamed has its new name after a power loss, too.
+/// Makes a rename survive a power loss.
 pub fn sync_parent(file: &Path) -> Result<()> {
     hsmux_state::sync_parent(file).map_err(|e| failed(file, &e))
 }

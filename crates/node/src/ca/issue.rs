@@ -9,17 +9,17 @@ use rcgen::{
 use time::{Duration, OffsetDateTime};
 use zeroize::Zeroizing;
 
-use super::key::Key;
+use super::key::AuthorityKey;
 use super::ledger::Ledger;
 use super::now;
 
-/// Clocks of hosts differ: a certificate is good a little before it was made.
+/// Clocks of hosts differ: a certificate is valid from a little before its creation.
 const BEFORE: u64 = 300;
 
-/// A list is good until the next one, whenever that is: hosts do not refuse everybody because none came.
+/// A list is valid for a century: a missing new one must not lock out all hosts.
 const LIST_LIFE: Duration = Duration::days(36_500);
 
-/// Who gets a certificate.
+/// The subject of a certificate.
 pub struct Subject<'a> {
     /// Its name, the first of its DNS names.
     pub name: &'a str,
@@ -34,12 +34,12 @@ pub struct Subject<'a> {
 /// An authority that can sign.
 pub struct Issuer {
     params: CertificateParams,
-    key: Key,
+    key: AuthorityKey,
 }
 
 impl Issuer {
-    /// The authority of this ledger, with its key.
-    pub fn new(ledger: &Ledger, key: Key) -> Self {
+    /// An issuer from this ledger and the authority's key.
+    pub fn new(ledger: &Ledger, key: AuthorityKey) -> Self {
         let mut params = CertificateParams::default();
         params.distinguished_name = named(&ledger.authority);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -57,7 +57,7 @@ impl Issuer {
         Ok(certificate.map_err(|e| self.refused(&e))?.pem())
     }
 
-    /// A host's certificate, PEM: to serve and to be served.
+    /// A host's certificate, PEM, for both sides of a connection.
     pub fn certificate(&self, subject: &Subject<'_>, key: &impl PublicKeyData) -> Result<String> {
         let names =
             std::iter::once(subject.name.to_owned()).chain(subject.addresses.iter().cloned());
@@ -78,7 +78,7 @@ impl Issuer {
         Ok(signed.map_err(|e| self.refused(&e))?.pem())
     }
 
-    /// The list of what is revoked, PEM.
+    /// The revocation list, PEM.
     pub fn revoked(&self, ledger: &Ledger) -> Result<String> {
         let revoked = ledger.issued.iter().filter_map(|issued| {
             let serial = hex::decode(format!("{:0>32}", issued.serial)).ok()?;
@@ -103,11 +103,11 @@ impl Issuer {
         signed.pem().map_err(|e| refused(&e))
     }
 
-    fn signer(&self) -> rcgen::Issuer<'_, &Key> {
+    fn signer(&self) -> rcgen::Issuer<'_, &AuthorityKey> {
         rcgen::Issuer::from_params(&self.params, &self.key)
     }
 
-    /// Why nothing was signed: the token knows better.
+    /// The reason of a failed signature: the token's, if it has one.
     fn refused(&self, error: &rcgen::Error) -> Error {
         self.key.failure().unwrap_or_else(|| refused(error))
     }
@@ -120,7 +120,7 @@ pub fn new_key() -> Result<(KeyPair, Zeroizing<String>)> {
     Ok((key, pem))
 }
 
-/// A request for a certificate (PKCS#10, PEM): who has the key signs that it wants this name.
+/// A certificate request (PKCS#10, PEM), signed with the key.
 pub fn request(name: &str, key: &KeyPair) -> Result<String> {
     let mut params = CertificateParams::new([name.to_owned()]).map_err(|e| refused(&e))?;
     params.distinguished_name = named(name);
@@ -145,7 +145,7 @@ fn named(name: &str) -> DistinguishedName {
     named
 }
 
-/// The year 9999 at most (RFC 5280, section 4.1.2.5).
+/// At most the year 9999 (RFC 5280, section 4.1.2.5).
 fn at(seconds: u64) -> OffsetDateTime {
     let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
     let last = time::macros::datetime!(9999-12-31 23:59:59 UTC);

@@ -1,4 +1,4 @@
-//! The key of an authority: in a file, or in a token that signs with it.
+//! The key of an authority, in a file or in a token.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use rcgen::{KeyPair, PublicKeyData, SignatureAlgorithm, SigningKey};
 
 use super::public::PublicHalf;
 
-/// A card may be busy with the pool's work, and RSA takes its time there.
+/// The time limit of a signature: a card may be busy with the pool's work, and RSA takes its time there.
 const SIGN_WITHIN: Duration = Duration::from_secs(60);
 
 /// The key of an authority.
-pub enum Key {
+pub enum AuthorityKey {
     /// From a file.
     File(KeyPair),
     /// In a token.
@@ -28,12 +28,12 @@ pub struct TokenKey {
     public: PublicKey,
     mechanism: Mechanism,
     half: PublicHalf,
-    /// Why it has not signed, which has no place in the library's errors.
+    /// The token's error, which the library's errors have no room for.
     failure: Mutex<Option<Error>>,
 }
 
-impl Key {
-    /// Why the token has not signed, if it has not.
+impl AuthorityKey {
+    /// The token's error, if it has not signed.
     pub fn failure(&self) -> Option<Error> {
         match self {
             Self::File(_) => None,
@@ -43,7 +43,7 @@ impl Key {
 }
 
 impl TokenKey {
-    /// The one private key of the token that the URI means.
+    /// The one private key of the token that matches the URI.
     pub fn find(token: Arc<dyn Token>, uri: &Uri) -> Result<Self> {
         let objects = token.objects()?;
         let mut keys = objects
@@ -69,7 +69,7 @@ impl TokenKey {
         })
     }
 
-    /// Its public half, as certificates have it (DER).
+    /// Its public half in the form for certificates (DER).
     pub fn spki(&self) -> &[u8] {
         self.public.spki()
     }
@@ -82,7 +82,7 @@ impl TokenKey {
     }
 }
 
-impl PublicKeyData for Key {
+impl PublicKeyData for AuthorityKey {
     fn der_bytes(&self) -> &[u8] {
         match self {
             Self::File(key) => key.der_bytes(),
@@ -98,7 +98,7 @@ impl PublicKeyData for Key {
     }
 }
 
-impl SigningKey for Key {
+impl SigningKey for AuthorityKey {
     fn sign(&self, data: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
         match self {
             Self::File(key) => key.sign(data),

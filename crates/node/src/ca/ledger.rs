@@ -1,4 +1,4 @@
-//! What an authority has issued, and what it has taken back.
+//! The ledger of an authority: issued and revoked certificates.
 
 use std::path::PathBuf;
 
@@ -12,24 +12,24 @@ use crate::certificate::serial;
 /// The file `issued.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ledger {
-    /// The authority's name, which its certificate and all that it issues say.
+    /// The authority's name, as in its certificate and in all that it issues.
     pub authority: String,
     /// When it was made, in seconds after 1970.
     pub since: u64,
     /// When its certificate ends.
     pub until: u64,
-    /// The number of the newest list of revoked certificates: hosts take none that has a lower one.
+    /// The number of the newest revocation list: hosts reject lower ones.
     pub lists: u64,
-    /// Where its key is, if that is a token.
+    /// The place of its key, if that is in a token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<InToken>,
-    /// What it has issued, in order.
-    pub issued: Vec<Issued>,
+    pub key: Option<TokenKeyRef>,
+    /// The issued certificates, in order.
+    pub issued: Vec<IssuedCertificate>,
 }
 
 /// A key in a token.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct InToken {
+pub struct TokenKeyRef {
     /// The private key, and the token that has it, as a PKCS#11 URI.
     pub uri: String,
     /// The vendor's module; without one it is in the pool.
@@ -38,7 +38,7 @@ pub struct InToken {
 
 /// A certificate of a host. Times are seconds after 1970.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Issued {
+pub struct IssuedCertificate {
     /// The host's name.
     pub name: String,
     /// Its serial number, in hexadecimal digits.
@@ -53,7 +53,7 @@ pub struct Issued {
 
 impl Ledger {
     /// Nothing is issued yet.
-    pub fn new(authority: &str, until: u64, key: Option<InToken>) -> Self {
+    pub fn new(authority: &str, until: u64, key: Option<TokenKeyRef>) -> Self {
         Self {
             authority: authority.to_owned(),
             since: now(),
@@ -64,7 +64,7 @@ impl Ledger {
         }
     }
 
-    /// As it stands in its file.
+    /// The text of the file.
     pub fn written(&self) -> Result<String> {
         let written = serde_json::to_string_pretty(self);
         written
@@ -72,8 +72,8 @@ impl Ledger {
     }
 
     /// A certificate is issued.
-    pub fn add(&mut self, subject: &Subject<'_>) -> Issued {
-        let issued = Issued {
+    pub fn add(&mut self, subject: &Subject<'_>) -> IssuedCertificate {
+        let issued = IssuedCertificate {
             name: subject.name.to_owned(),
             serial: serial(&subject.serial),
             since: now(),
@@ -85,16 +85,17 @@ impl Ledger {
     }
 
     /// It was not handed out.
-    pub fn forget(&mut self, issued: &Issued) {
+    pub fn forget(&mut self, issued: &IssuedCertificate) {
         self.issued.retain(|other| other.serial != issued.serial);
     }
 
-    /// Takes back what has this name or serial number; answers what was good until now.
-    pub fn revoke(&mut self, which: &str) -> Result<Vec<Issued>> {
+    /// Revokes by name or serial number; returns the certificates that were valid before.
+    pub fn revoke(&mut self, which: &str) -> Result<Vec<IssuedCertificate>> {
         let digits = which.to_ascii_lowercase().replace(':', "");
         let digits = digits.trim_start_matches('0');
         let name = which.to_ascii_lowercase();
-        let meant = |issued: &&mut Issued| issued.name == name || issued.serial == digits;
+        let meant =
+            |issued: &&mut IssuedCertificate| issued.name == name || issued.serial == digits;
         let mut known = false;
         let mut taken = Vec::new();
         for issued in self.issued.iter_mut().filter(meant) {
@@ -111,8 +112,8 @@ impl Ledger {
             );
             return Err(Error::request(Kind::UnknownObject, message));
         }
-        // Also when nothing is new: the list may not have been written the last time. By the clock, as a folder that
-        // comes from a backup does not know of the numbers that hosts have seen since.
+        // The number grows even without a change: the last list may not have been written. It follows the clock,
+        // since a folder from a backup lacks the numbers that hosts have seen.
         self.lists = (self.lists + 1).max(now());
         Ok(taken)
     }

@@ -1,12 +1,11 @@
-//! The authority of a cluster: a folder with its key, its certificate, what it has issued, and what it has
-//! taken back.
+//! The authority of a cluster: a folder with its key, its certificate, and its ledger.
 //!
 //! | file | what |
 //! |---|---|
 //! | `ca.pem` | its certificate, for every host |
 //! | `ca.key` | its private key, which stays here, unless it is in a token |
 //! | `revoked.pem` | its list of revoked certificates (RFC 5280, section 5), for every host |
-//! | `issued.json` | what it has issued: the list is made of it |
+//! | `issued.json` | the ledger of issued certificates, from which the list is made |
 
 pub(crate) mod files;
 mod issue;
@@ -25,9 +24,9 @@ use hsmux_token::{Error, Kind, Result, Token, Uri};
 use crate::certificate;
 use files::{NewFolder, PRIVATE, PUBLIC, failed, lock, read, replace, sync_parent};
 use issue::{Issuer, Subject};
-use key::{Key, TokenKey};
+use key::{AuthorityKey, TokenKey};
 use ledger::Ledger;
-pub use ledger::{InToken, Issued};
+pub use ledger::{IssuedCertificate, TokenKeyRef};
 use public::PublicHalf;
 
 const CERTIFICATE: &str = "ca.pem";
@@ -38,56 +37,55 @@ const ISSUED: &str = "issued.json";
 /// An authority in its folder.
 pub struct Authority {
     folder: PathBuf,
-    /// Where its key is, if that is a token.
+    /// The token that has its key, if one has.
     token: Option<Arc<dyn Token>>,
 }
 
-/// What a host wants of an authority.
-pub struct Wanted<'a> {
+/// A host's request to an authority.
+pub struct EnrollmentRequest<'a> {
     /// Its name.
     pub name: &'a str,
     /// Names and IP addresses beside that.
     pub addresses: &'a [String],
     /// How long its certificate is good.
     pub life: Duration,
-    /// Its own request ([`request`]), PEM; without one a key is made for it.
+    /// Its certificate request ([`request`]), PEM; without one a key is made for it.
     pub request: Option<&'a str>,
 }
 
-/// What a new host gets.
-pub struct Enrolled {
-    /// The folder with `node.pem`, `ca.pem`, `revoked.pem`, and `node.key` where the host has not made that
-    /// itself.
+/// The files of a new host.
+pub struct Enrollment {
+    /// The folder with `node.pem`, `ca.pem`, `revoked.pem`, and `node.key` unless the host has made that itself.
     pub folder: PathBuf,
     /// The certificate.
-    pub issued: Issued,
+    pub issued: IssuedCertificate,
 }
 
-/// What a revocation has changed.
-pub struct Revoked {
-    /// The new list, for every host.
+/// The result of a revocation.
+pub struct RevocationResult {
+    /// The file with the new list, for every host.
     pub list: PathBuf,
-    /// What is on it now that was not before.
-    pub certificates: Vec<Issued>,
+    /// The certificates that this revocation has added.
+    pub certificates: Vec<IssuedCertificate>,
 }
 
 impl Authority {
-    /// Makes a new authority in a folder that is not there yet, with a key of its own or one of a token.
+    /// Makes a new authority in a new folder, with a key of its own or one of a token.
     pub fn init(
         folder: &Path,
         name: &str,
         life: Duration,
-        key: Option<(InToken, Arc<dyn Token>)>,
+        key: Option<(TokenKeyRef, Arc<dyn Token>)>,
     ) -> Result<Self> {
         let new = NewFolder::beside(folder)?;
         let (place, token) = key.unzip();
         let ledger = Ledger::new(name, until(life)?, place);
         let key = if let Some(token) = &token {
-            Key::Token(ledger.key_in(token)?)
+            AuthorityKey::Token(ledger.key_in(token)?)
         } else {
             let (key, pem) = issue::new_key()?;
             new.write(KEY, pem.as_bytes(), PRIVATE)?;
-            Key::File(key)
+            AuthorityKey::File(key)
         };
         let issuer = Issuer::new(&ledger, key);
         new.write(CERTIFICATE, issuer.own_certificate()?.as_bytes(), PUBLIC)?;
@@ -112,8 +110,8 @@ impl Authority {
         Err(Error::request(Kind::Environment, message))
     }
 
-    /// Where its key is, if that is a token.
-    pub fn place(&self) -> Result<Option<InToken>> {
+    /// The place of its key, if that is in a token.
+    pub fn place(&self) -> Result<Option<TokenKeyRef>> {
         Ok(self.ledger()?.key)
     }
 
@@ -124,8 +122,8 @@ impl Authority {
         Self { token, ..self }
     }
 
-    /// Makes a certificate for a host, in a folder that is not there yet.
-    pub fn enroll(&self, wanted: &Wanted<'_>, into: &Path) -> Result<Enrolled> {
+    /// Makes a certificate for a host, in a new folder.
+    pub fn enroll(&self, wanted: &EnrollmentRequest<'_>, into: &Path) -> Result<Enrollment> {
         let name = known_as(wanted.name)?;
         let _lock = lock(&self.folder)?;
         let mut ledger = self.ledger()?;
@@ -153,39 +151,39 @@ impl Authority {
             new.write(file, &read(&self.folder.join(file))?, PUBLIC)?;
         }
         let added = ledger.add(&subject);
-        // First what makes it revocable, then the certificate itself.
+        // The ledger comes first: it makes the certificate revocable.
         replace(&self.folder.join(ISSUED), ledger.written()?.as_bytes())?;
         if let Err(error) = new.settle(into) {
             ledger.forget(&added);
             replace(&self.folder.join(ISSUED), ledger.written()?.as_bytes())?;
             return Err(error);
         }
-        // From here on somebody may have it: it stays on record, whatever comes.
+        // From here on the certificate may be in use: it stays in the ledger in any case.
         sync_parent(into)?;
         let folder = into.to_owned();
-        Ok(Enrolled {
+        Ok(Enrollment {
             folder,
             issued: added,
         })
     }
 
-    /// Takes back all certificates of a host, or the one of a serial number.
-    pub fn revoke(&self, which: &str) -> Result<Revoked> {
+    /// Revokes all certificates of a host, or the one with a serial number.
+    pub fn revoke(&self, which: &str) -> Result<RevocationResult> {
         let _lock = lock(&self.folder)?;
         let mut ledger = self.ledger()?;
         let certificates = ledger.revoke(which)?;
         replace(&self.folder.join(ISSUED), ledger.written()?.as_bytes())?;
         let list = self.folder.join(REVOKED);
         replace(&list, self.issuer(&ledger)?.revoked(&ledger)?.as_bytes())?;
-        Ok(Revoked { list, certificates })
+        Ok(RevocationResult { list, certificates })
     }
 
-    /// What it has issued, in order.
-    pub fn issued(&self) -> Result<Vec<Issued>> {
+    /// The issued certificates, in order.
+    pub fn issued(&self) -> Result<Vec<IssuedCertificate>> {
         Ok(self.ledger()?.issued)
     }
 
-    /// The end of a certificate's life that begins now: that of the authority's at the latest, which goes on.
+    /// The end of a certificate's life that begins now, but never after the authority's.
     fn end(&self, life: Duration, ledger: &Ledger) -> Result<u64> {
         let end = until(life)?;
         if ledger.until > now() {
@@ -202,8 +200,8 @@ impl Authority {
 
     fn issuer(&self, ledger: &Ledger) -> Result<Issuer> {
         let key = match (&ledger.key, &self.token) {
-            (None, _) => Key::File(self.key_in_file()?),
-            (Some(_), Some(token)) => Key::Token(self.key_in(token, ledger)?),
+            (None, _) => AuthorityKey::File(self.key_in_file()?),
+            (Some(_), Some(token)) => AuthorityKey::Token(self.key_in(token, ledger)?),
             (Some(place), None) => {
                 let message = format!("{}: nobody has opened the token", place.uri);
                 return Err(Error::request(Kind::Environment, message));
@@ -212,7 +210,7 @@ impl Authority {
         Ok(Issuer::new(ledger, key))
     }
 
-    /// The key of the token, if it is the one that the authority's certificate is of.
+    /// The token's key, if the authority's certificate has it.
     fn key_in(&self, token: &Arc<dyn Token>, ledger: &Ledger) -> Result<TokenKey> {
         let key = ledger.key_in(token)?;
         let file = self.folder.join(CERTIFICATE);
@@ -246,7 +244,7 @@ impl Ledger {
     }
 }
 
-/// On a host: makes its key and a request for a certificate of this name, in a folder that is not there yet.
+/// On a host: makes its key and a certificate request for this name, in a new folder.
 pub fn request(name: &str, into: &Path) -> Result<()> {
     let name = known_as(name)?;
     let new = NewFolder::beside(into)?;
@@ -257,13 +255,13 @@ pub fn request(name: &str, into: &Path) -> Result<()> {
     sync_parent(into)
 }
 
-/// A name for an authority that no other has: hosts tell authorities, and their lists, from each other by it.
+/// A name for a new authority that no other has: hosts tell authorities and their lists apart by it.
 pub fn new_name() -> Result<String> {
     let random = issue::serial()?;
     Ok(format!("hsmux nodes {}", hex::encode(&random[12..])))
 }
 
-/// A name that a host can have, as others know it.
+/// Checks a host's name.
 fn known_as(name: &str) -> Result<String> {
     node_name(name).map_err(|why| Error::request(Kind::Invalid, why))
 }

@@ -1,4 +1,4 @@
-//! Public keys that certificates are of: read from a key in a token, or from a host's request.
+//! Public keys of certificates: from a key in a token, or from a host's request.
 
 use rcgen::{
     PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256, PublicKeyData,
@@ -10,7 +10,7 @@ use x509_cert::spki::SubjectPublicKeyInfoRef;
 
 use crate::signature;
 
-/// What hosts verify.
+/// The algorithms that hosts verify.
 const ALGORITHMS: [&SignatureAlgorithm; 4] = [
     &PKCS_ECDSA_P256_SHA256,
     &PKCS_ECDSA_P384_SHA384,
@@ -25,7 +25,7 @@ pub struct PublicHalf {
 }
 
 impl PublicHalf {
-    /// That of a SubjectPublicKeyInfo (DER).
+    /// Reads a SubjectPublicKeyInfo (DER).
     pub fn of(spki: &[u8]) -> Result<Self, String> {
         let read = SubjectPublicKeyInfoRef::from_der(spki).map_err(|e| format!("a key: {e}"))?;
         let bits = read.subject_public_key.raw_bytes();
@@ -38,8 +38,8 @@ impl PublicHalf {
         half.ok_or_else(|| "the key is none of P-256, P-384, RSA and Ed25519".to_owned())
     }
 
-    /// The key of a request for a certificate (PKCS#10, PEM), whose owner has signed it for this name. What
-    /// else it wishes is not heard.
+    /// The key of a certificate request (PKCS#10, PEM), if its owner has signed the request for this name. All other
+    /// content is ignored.
     pub fn requested(request: &str, name: &str) -> Result<Self, String> {
         let read = CertReq::from_pem(request).map_err(|e| e.to_string())?;
         let common = read.info.subject.common_name();

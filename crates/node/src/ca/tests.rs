@@ -4,8 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 use hsmux_config::Identity;
 
 use super::*;
-use crate::certificate::Shown;
-use crate::identity::Loaded;
+use crate::certificate::PeerCertificate;
+use crate::identity::TlsIdentity;
 use crate::identity::revoked;
 
 /// An authority whose key is a file.
@@ -13,8 +13,8 @@ fn authority(folder: &Path, name: &str, life: Duration) -> Result<Authority> {
     Authority::init(folder, name, life, None)
 }
 
-fn wanted<'a>(name: &'a str, addresses: &'a [String], life: Duration) -> Wanted<'a> {
-    Wanted {
+fn wanted<'a>(name: &'a str, addresses: &'a [String], life: Duration) -> EnrollmentRequest<'a> {
+    EnrollmentRequest {
         name,
         addresses,
         life,
@@ -41,10 +41,10 @@ fn a_host_gets_all_that_tls_needs() {
     let enrolled = ca
         .enroll(&wanted("Web1", &["10.0.0.1".into()], DAY), &into)
         .unwrap();
-    let loaded = Loaded::read(&identity(&enrolled.folder)).unwrap();
+    let loaded = TlsIdentity::read(&identity(&enrolled.folder)).unwrap();
     loaded.server().unwrap();
     loaded.client().unwrap();
-    let Shown { name, serial, .. } = loaded.own;
+    let PeerCertificate { name, serial, .. } = loaded.own;
     assert_eq!((name.as_str(), &serial), ("web1", &enrolled.issued.serial));
     let mode = |file: &str| {
         let of = std::fs::metadata(folder.path().join(file)).unwrap();
@@ -107,9 +107,12 @@ fn a_key_that_everybody_reads_is_not_served() {
         .enroll(&wanted("web1", &[], DAY), &folder.path().join("web1"))
         .unwrap();
     let identity = identity(&enrolled.folder);
-    Loaded::read(&identity).unwrap();
+    TlsIdentity::read(&identity).unwrap();
     std::fs::set_permissions(&identity.key, PermissionsExt::from_mode(0o644)).unwrap();
-    let error = Loaded::read(&identity).map(drop).unwrap_err().to_string();
+    let error = TlsIdentity::read(&identity)
+        .map(drop)
+        .unwrap_err()
+        .to_string();
     assert!(
         error.contains("node.key") && error.contains("chmod 600"),
         "{error}"
@@ -158,14 +161,14 @@ fn authorities_of_one_name_are_not_believed_together() {
     let mut host = identity(&ca.enroll(&wanted("web1", &[], DAY), &into).unwrap().folder);
     let believing = |host: &Identity, more: &str| {
         std::fs::write(&host.ca, format!("{own}{more}")).unwrap();
-        Loaded::read(host).map(drop)
+        TlsIdentity::read(host).map(drop)
     };
     believing(&host, &certificate("other", &new_name().unwrap())).unwrap();
     believing(&host, &own).unwrap();
     let twin = certificate("twin", "a cluster");
     let error = believing(&host, &twin).unwrap_err().to_string();
     assert!(error.contains("two authorities of one name"), "{error}");
-    // Without lists they are told from each other by their keys.
+    // Without lists their keys tell them apart.
     host.revoked = None;
     believing(&host, &twin).unwrap();
     assert_ne!(new_name().unwrap(), new_name().unwrap());
@@ -183,7 +186,7 @@ fn a_file_without_a_list_takes_nobody_back_among_the_believed() {
         std::fs::write(&list, nothing).unwrap();
         for error in [
             revoked(&list).map(drop).unwrap_err(),
-            Loaded::read(&identity(&enrolled.folder))
+            TlsIdentity::read(&identity(&enrolled.folder))
                 .map(drop)
                 .unwrap_err(),
         ] {
@@ -191,10 +194,10 @@ fn a_file_without_a_list_takes_nobody_back_among_the_believed() {
             assert!(told.contains("there is no list of revoked"), "{told}");
         }
     }
-    // One that revokes nobody is a list.
+    // An empty list is a list.
     std::fs::copy(folder.path().join("ca").join(REVOKED), &list).unwrap();
     assert!(revoked(&list).unwrap().is_empty());
-    Loaded::read(&identity(&enrolled.folder)).unwrap();
+    TlsIdentity::read(&identity(&enrolled.folder)).unwrap();
 }
 
 #[test]
@@ -212,7 +215,7 @@ fn what_is_revoked_is_on_the_list_and_stays_there() {
         enroll("web1", "b"),
         enroll("web2", "c"),
     );
-    // It ends with its authority at the latest.
+    // It ends at the latest with its authority.
     assert!(first.until <= now() + DAY.as_secs());
     let one = ca.revoke(&first.serial.to_uppercase()).unwrap();
     assert_eq!(one.certificates.len(), 1);
@@ -268,7 +271,7 @@ fn a_host_makes_its_own_key() {
     request("Web1", &host).unwrap();
     assert!(request("web1", &host).is_err(), "nothing is written over");
     let text = std::fs::read_to_string(host.join("node.csr")).unwrap();
-    let order = |request| Wanted {
+    let order = |request| EnrollmentRequest {
         request: Some(request),
         ..wanted("web1", &[], DAY)
     };
@@ -277,9 +280,12 @@ fn a_host_makes_its_own_key() {
     for file in ["node.pem", CERTIFICATE, REVOKED] {
         std::fs::copy(enrolled.folder.join(file), host.join(file)).unwrap();
     }
-    // The certificate is of the key that has never left.
-    Loaded::read(&identity(&host)).unwrap().client().unwrap();
-    let other = Wanted {
+    // The certificate has the key that never left the host.
+    TlsIdentity::read(&identity(&host))
+        .unwrap()
+        .client()
+        .unwrap();
+    let other = EnrollmentRequest {
         name: "web2",
         ..order(&text)
     };
@@ -288,7 +294,7 @@ fn a_host_makes_its_own_key() {
         error.to_string().contains("is of \"web1\", and not"),
         "{error}"
     );
-    // Somebody else's key, under a signature that is not by it.
+    // The key of another host, with a wrong signature.
     let mut lines: Vec<_> = text.lines().collect();
     lines.swap(2, 3);
     for bad in [&*lines.join("\n"), "", &text[..200]] {

@@ -1,19 +1,18 @@
-//! Lists of revoked certificates go from host to host by themselves: each end of a link tells the other what
-//! that has not got, when they are connected and whenever its own file has changed, and puts in place what
-//! is newer than its own.
+//! Exchange of revocation lists between hosts. Both ends of a link send the lists that the other one lacks, at the
+//! start and when their file changes. Each end stores lists that are newer than its own.
 //!
-//! They have a connection of their own, which both ends know by its protocol (ALPN): a host that does not know
-//! that protocol, or has no place for lists, does not agree on it, and gets none.
+//! Lists travel on a connection with a protocol (ALPN) of its own. A host that does not know the protocol, or stores
+//! no lists, does not agree on it and gets none.
 //!
 //! | file | one idea |
 //! |---|---|
-//! | `list` | a list, checked: whose it is, and how new |
-//! | `shelf` | the lists of a host in their file |
-//! | `desk` | one end of an exchange |
+//! | `crl` | a verified list: its authority and its version |
+//! | `crl_store` | the lists of a host in their file |
+//! | `crl_exchange` | one end of an exchange |
 
-mod desk;
-mod list;
-mod shelf;
+mod crl;
+mod crl_exchange;
+mod crl_store;
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -36,48 +35,48 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::connect::secure;
-use crate::identity::{Loaded, unfit};
-use crate::stream::{hear, lost, say};
-use desk::Desk;
-pub use shelf::look_at;
+use crate::identity::{TlsIdentity, unfit};
+use crate::stream::{lost, read_frame, write_message};
+use crl_exchange::CrlExchange;
+pub use crl_store::look_at;
 
-/// What a connection for lists is known by.
+/// The ALPN protocol of a connection for lists.
 pub const PROTOCOL: &[u8] = b"hsmux-revoked/1";
 
-/// How often each end looks whether its own lists have changed.
-const LOOK: Duration = Duration::from_millis(400);
+/// The time between two looks of each end at its own lists.
+const POLL_INTERVAL: Duration = Duration::from_millis(400);
 
 /// The longest list, in bytes: tens of thousands of certificates.
 const MOST: usize = 1 << 20;
 
-/// What a frame has beside the list.
+/// The bytes of a frame beside the list.
 const FRAMED: usize = 16;
 
-/// Between two lists of one host: to check many costs a host more than to send them.
-const BREATH: Duration = Duration::from_millis(100);
+/// The pause between two lists of one host: checking many costs more than sending them.
+const LIST_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long the other end may take to read a list.
+/// The time limit of the other end for reading a list.
 const READ_WITHIN: Duration = Duration::from_secs(30);
 
-/// Until a connection for lists is tried again.
-const AGAIN: Duration = Duration::from_secs(5);
+/// The time before a connection for lists is tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// The same where the other end does not agree on the protocol: it has to be restarted or configured for that.
-const MUCH_LATER: Duration = Duration::from_secs(60);
+/// The same if the other end does not agree on the protocol: it needs a restart or another configuration.
+const UNSUPPORTED_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// What travels on such a connection, either way.
+/// The message of such a connection, in both directions.
 #[derive(Encode, Decode)]
 #[cbor(array)]
-struct Told {
+struct CrlMessage {
     /// A list, DER.
     #[cbor(n(0), with = "minicbor::bytes")]
     list: Vec<u8>,
 }
 
-impl Message for Told {}
+impl Message for CrlMessage {}
 
-/// Exchanges lists with the host of this name for as long as the connection lasts, and this host has an
-/// `identity`. Where the other has told what cannot be taken, `complain` hears why, once.
+/// Exchanges lists with the host of this name while the connection lasts and this host has an `identity`. `complain`
+/// gets the reason when a list of the other host is not accepted, once.
 pub async fn exchange(
     far: impl AsyncRead + AsyncWrite,
     name: &str,
@@ -87,7 +86,7 @@ pub async fn exchange(
     exchange_within(far, name, identity, complain, READ_WITHIN).await
 }
 
-/// [`exchange`] with an end that has so long to read a list.
+/// [`exchange`] with this time limit for reading a list.
 async fn exchange_within(
     far: impl AsyncRead + AsyncWrite,
     name: &str,
@@ -99,35 +98,38 @@ async fn exchange_within(
     let (heard, mut told) = mpsc::channel(1);
     let listen = async {
         loop {
-            let frame = hear(&mut from, MOST + FRAMED).await;
+            let frame = read_frame(&mut from, MOST + FRAMED).await;
             let frame = frame.map_err(|error| lost(&error))?;
-            // The other end of the channel is there for as long as this is.
+            // The receiver exists as long as this sender.
             let _ = heard.send(frame).await;
-            sleep(BREATH).await;
+            sleep(LIST_PAUSE).await;
         }
     };
     let settle = async {
-        let mut desk = Desk::new(name);
+        let mut exchange = CrlExchange::new(name);
         let mut news = None;
         loop {
             let identity = identity();
             let identity = identity.ok_or_else(|| Error::lost("this host is no node any more"))?;
-            if news.is_some() || !desk.is_settled(&identity) {
+            if news.is_some() || !exchange.is_settled(&identity) {
                 // It writes to a disk.
                 let settled = spawn_blocking(move || {
-                    let step = desk.settle(&identity, news);
-                    (desk, step)
+                    let step = exchange.settle(&identity, news);
+                    (exchange, step)
                 });
                 let (back, step) = settled.await.map_err(|e| Error::lost(e.to_string()))?;
-                desk = back;
+                exchange = back;
                 step.problem.iter().for_each(|problem| complain(problem));
                 for list in step.news {
                     let list = list.der.to_vec();
-                    let told = timeout(read_within, say(&mut to, &Told { list })).await;
+                    let told =
+                        timeout(read_within, write_message(&mut to, &CrlMessage { list })).await;
                     told.map_err(|_| Error::lost("does not read a list"))??;
                 }
             }
-            news = timeout(LOOK, told.recv()).await.unwrap_or_default();
+            news = timeout(POLL_INTERVAL, told.recv())
+                .await
+                .unwrap_or_default();
         }
     };
     let ended: Result<Infallible> = tokio::select! {
@@ -140,7 +142,7 @@ async fn exchange_within(
     }
 }
 
-/// The using side of a link: exchanges lists with the other host, for as long as the link lasts.
+/// The using side of a link: exchanges lists with the other host while the link lasts.
 pub async fn keep(options: &LinkOptions, server: &ServerName<'static>) -> Infallible {
     let identity = &options.identity;
     let Some(file) = &identity.revoked else {
@@ -161,28 +163,28 @@ pub async fn keep(options: &LinkOptions, server: &ServerName<'static>) -> Infall
                     to = name,
                     "that host exchanges no lists of revoked certificates"
                 );
-                sleep(MUCH_LATER).await;
+                sleep(UNSUPPORTED_RETRY_AFTER).await;
                 continue;
             }
             Err(error) => error,
         };
         tracing::debug!(to = name, %error, "no lists of revoked certificates for now");
-        sleep(AGAIN).await;
+        sleep(RETRY_AFTER).await;
     }
 }
 
-/// That a list is not taken, for logs.
+/// The log message for a list that is not accepted.
 pub const NOT_TAKEN: &str = "a list of revoked certificates that it has is not taken";
 
-/// What to do about that.
+/// The advice for it.
 pub const SAME_CA: &str = "both hosts need the ca.pem of one authority";
 
-/// A connection for lists; `None`: the other end does not agree on that.
+/// A connection for lists; `None` if the other end does not agree on the protocol.
 async fn agree(
     options: &LinkOptions,
     server: &ServerName<'static>,
 ) -> Result<Option<TlsStream<TcpStream>>> {
-    let loaded = Loaded::read(&options.identity)?;
+    let loaded = TlsIdentity::read(&options.identity)?;
     let config = loaded.client().map_err(|e| unfit(&options.identity, &e))?;
     let mut config = ClientConfig::clone(&config);
     config.alpn_protocols = vec![PROTOCOL.to_vec()];

@@ -5,9 +5,9 @@ use hsmux_wire::frame;
 use tempfile::TempDir;
 use tokio::io::{AsyncWriteExt, duplex};
 
-use super::desk::Step;
+use super::crl_exchange::ExchangeStep;
 use super::*;
-use crate::ca::{Authority, Wanted};
+use crate::ca::{Authority, EnrollmentRequest};
 use crate::identity::lists;
 
 /// An authority, and hosts that have its files.
@@ -32,7 +32,7 @@ impl Cluster {
     /// A host with the list of now.
     fn host(&self, name: &str) -> Identity {
         let into = self.folder.path().join(name);
-        let wanted = Wanted {
+        let wanted = EnrollmentRequest {
             name,
             addresses: &[],
             life: Duration::from_secs(3600),
@@ -71,12 +71,12 @@ fn only(file: &Path) -> Vec<u8> {
 fn framed(list: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let list = list.to_vec();
-    frame::encode(&Told { list }, &mut bytes).unwrap();
+    frame::encode(&CrlMessage { list }, &mut bytes).unwrap();
     bytes.split_off(4)
 }
 
-fn told(desk: &mut Desk, host: &Identity, list: &[u8]) -> Step {
-    desk.settle(host, Some(framed(list)))
+fn told(exchange: &mut CrlExchange, host: &Identity, list: &[u8]) -> ExchangeStep {
+    exchange.settle(host, Some(framed(list)))
 }
 
 #[test]
@@ -85,26 +85,26 @@ fn a_newer_list_is_put_in_place_and_an_older_one_never() {
     let host = cluster.host("web1");
     let first = only(&file(&host));
     let (second, third) = (cluster.revoke(), cluster.revoke());
-    let mut desk = Desk::new("web2");
-    let step = desk.settle(&host, None);
+    let mut exchange = CrlExchange::new("web2");
+    let step = exchange.settle(&host, None);
     assert_eq!(step.news.len(), 1, "the other end is told what is here");
-    assert!(desk.is_settled(&host));
+    assert!(exchange.is_settled(&host));
     assert!(
-        told(&mut desk, &host, &third).news.is_empty(),
+        told(&mut exchange, &host, &third).news.is_empty(),
         "it has that"
     );
     assert_eq!(only(&file(&host)), third);
     for older in [&second, &first, &third] {
-        let step = told(&mut desk, &host, older);
+        let step = told(&mut exchange, &host, older);
         assert!(step.problem.is_none() && step.news.is_empty());
         assert_eq!(only(&file(&host)), third);
     }
     // Not even where an administrator has gone back to one.
     fs::copy(cluster.host("web2").ca, file(&host)).unwrap();
-    assert!(told(&mut desk, &host, &second).problem.is_none());
+    assert!(told(&mut exchange, &host, &second).problem.is_none());
     assert!(lists(&file(&host)).unwrap().is_empty());
     let fourth = cluster.revoke();
-    told(&mut desk, &host, &fourth);
+    told(&mut exchange, &host, &fourth);
     assert_eq!(only(&file(&host)), fourth);
 }
 
@@ -115,22 +115,22 @@ fn what_no_believed_authority_has_signed_is_not_taken_and_told_once() {
     let first = only(&file(&host));
     let newer = cluster.revoke();
     other.revoke();
-    let mut desk = Desk::new("web2");
-    let problem = told(&mut desk, &host, &other.revoke()).problem.unwrap();
+    let mut exchange = CrlExchange::new("web2");
+    let problem = told(&mut exchange, &host, &other.revoke()).problem.unwrap();
     assert!(problem.contains("no authority"), "{problem}");
     for at in 0..newer.len() {
         let mut damaged = newer.clone();
         damaged[at] ^= 1;
-        assert!(told(&mut desk, &host, &damaged).problem.is_none());
+        assert!(told(&mut exchange, &host, &damaged).problem.is_none());
     }
     let cut = &newer[..newer.len() - 1];
     let longer = [&newer[..], &[0]].concat();
     for damaged in [&[], cut, &longer] {
-        told(&mut desk, &host, damaged);
+        told(&mut exchange, &host, damaged);
     }
-    desk.settle(&host, Some(vec![0xff; 100]));
+    exchange.settle(&host, Some(vec![0xff; 100]));
     assert_eq!(only(&file(&host)), first);
-    told(&mut desk, &host, &newer);
+    told(&mut exchange, &host, &newer);
     assert_eq!(only(&file(&host)), newer);
 }
 
@@ -142,15 +142,15 @@ fn a_list_that_cannot_be_put_in_place_is_when_it_can() {
     let name = format!(".revoked.pem.{}", std::process::id());
     let in_its_way = file(&host).with_file_name(name);
     fs::create_dir(&in_its_way).unwrap();
-    let mut desk = Desk::new("web2");
-    told(&mut desk, &host, &newer);
+    let mut exchange = CrlExchange::new("web2");
+    told(&mut exchange, &host, &newer);
     assert_ne!(only(&file(&host)), newer);
-    assert!(!desk.is_settled(&host), "it is tried again");
+    assert!(!exchange.is_settled(&host), "it is tried again");
     fs::remove_dir(in_its_way).unwrap();
-    desk.settle(&host, None);
+    exchange.settle(&host, None);
     assert_eq!(only(&file(&host)), newer);
-    desk.settle(&host, None);
-    assert!(desk.is_settled(&host));
+    exchange.settle(&host, None);
+    assert!(exchange.is_settled(&host));
 }
 
 #[test]
@@ -161,17 +161,17 @@ fn a_list_that_cannot_be_verified_is_when_it_can() {
     let newer = cluster.revoke();
     let good = fs::read(&host.ca).unwrap();
     fs::write(&host.ca, "is being written").unwrap();
-    let mut desk = Desk::new("web2");
-    let problem = told(&mut desk, &host, &newer).problem;
+    let mut exchange = CrlExchange::new("web2");
+    let problem = told(&mut exchange, &host, &newer).problem;
     assert!(problem.is_some());
     // Some are kept, and not the last one alone.
     for _ in 0..3 {
-        told(&mut desk, &host, &other.revoke());
+        told(&mut exchange, &host, &other.revoke());
     }
     assert_ne!(only(&file(&host)), newer);
     fs::write(&host.ca, good).unwrap();
-    assert!(!desk.is_settled(&host));
-    desk.settle(&host, None);
+    assert!(!exchange.is_settled(&host));
+    exchange.settle(&host, None);
     assert_eq!(only(&file(&host)), newer);
 }
 
@@ -183,13 +183,13 @@ fn the_newest_four_that_cannot_be_verified_are_kept() {
     let newer = [cluster.revoke(), cluster.revoke()];
     for (list, (others, is_kept)) in newer.iter().zip([(4, false), (3, true)]) {
         fs::write(&host.ca, "is being written").unwrap();
-        let mut desk = Desk::new("web2");
-        told(&mut desk, &host, list);
+        let mut exchange = CrlExchange::new("web2");
+        told(&mut exchange, &host, list);
         for _ in 0..others {
-            told(&mut desk, &host, &other.revoke());
+            told(&mut exchange, &host, &other.revoke());
         }
         fs::write(&host.ca, &good).unwrap();
-        desk.settle(&host, None);
+        exchange.settle(&host, None);
         assert_eq!(only(&file(&host)) == *list, is_kept, "{others}");
     }
 }
@@ -205,7 +205,7 @@ fn lists_of_other_authorities_stay_where_they_are_and_names_of_files_as_well() {
     fs::remove_file(file(&host)).unwrap();
     std::os::unix::fs::symlink(&elsewhere, file(&host)).unwrap();
     let newer = cluster.revoke();
-    told(&mut Desk::new("web2"), &host, &newer);
+    told(&mut CrlExchange::new("web2"), &host, &newer);
     let there: Vec<_> = lists(&elsewhere).unwrap();
     assert_eq!(*there[0], newer);
     assert_eq!(*there[1], *lists(&file(&other.host("web8"))).unwrap()[0]);

@@ -11,7 +11,7 @@ use hsmux_wire::{Answer, Call, Client, Endpoint, View};
 use super::{Backend, same};
 
 /// The daemon, which may come and go.
-pub struct Daemon {
+pub struct DaemonBackend {
     client: Client,
     patience: Duration,
     /// Which start of the daemon the last view is of: its epochs mean nothing to another.
@@ -19,7 +19,7 @@ pub struct Daemon {
     pin: Mutex<Option<Secret>>,
 }
 
-impl Daemon {
+impl DaemonBackend {
     /// The daemon at a socket; it is connected to when it is first needed.
     pub fn new(endpoint: Endpoint, patience: Duration) -> Result<Self> {
         Ok(Self {
@@ -71,7 +71,7 @@ impl Daemon {
     }
 }
 
-impl Backend for Daemon {
+impl Backend for DaemonBackend {
     fn execute(&self, operation: &Operation) -> Result<Outcome> {
         self.client.execute(operation, self.deadline())
     }

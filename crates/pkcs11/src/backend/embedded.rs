@@ -14,7 +14,7 @@ use super::{Backend, same};
 use crate::object::template::is_private;
 
 /// A token in this process.
-pub struct Embedded {
+pub struct EmbeddedBackend {
     token: Arc<dyn Token>,
     /// The PIN of C_Login; `None`: that it is called is enough.
     pin: Option<Secret>,
@@ -22,7 +22,7 @@ pub struct Embedded {
     user: AtomicBool,
 }
 
-impl Embedded {
+impl EmbeddedBackend {
     /// Takes a token that serves already, or will.
     pub fn new(token: Arc<dyn Token>, pin: Option<Secret>, patience: Duration) -> Self {
         Self {
@@ -38,13 +38,13 @@ impl Embedded {
     }
 }
 
-/// Whether the broker would take an object with these attributes for a key that it has made.
+/// True if the broker would take an object with these attributes for one of its keys.
 fn is_broker_key(attributes: &Attributes) -> bool {
     let certificate = Some(ck::CKO_CERTIFICATE);
     has_broker_mark(attributes) && attributes.number(ck::CKA_CLASS) != certificate
 }
 
-impl Backend for Embedded {
+impl Backend for EmbeddedBackend {
     fn execute(&self, operation: &Operation) -> Result<Outcome> {
         if operation.templates().any(is_broker_key) {
             let why = "such a CKA_ID is the broker's own: choose another one";
@@ -56,7 +56,7 @@ impl Backend for Embedded {
 
     fn view(&self, known: u64) -> Result<Option<View>> {
         let snapshot = self.token.objects()?;
-        // Epochs of a view start at 1, for 0 says that none is known.
+        // Epochs of a view start at 1: a caller without a view says 0.
         let epoch = snapshot.epoch + 1;
         if epoch == known {
             return Ok(None);

@@ -6,25 +6,25 @@ use hsmux_software::{Hasher, prehash};
 use hsmux_token::ck::*;
 use hsmux_token::{Class, Hash, KeyKind, Mechanism};
 
-use super::active::Active;
 use super::blocks::Blocks;
 use super::function::Function;
-use super::input::Input;
+use super::input::OperationInput;
+use super::keyed_step::{KeyedStep, MemberStep};
+use super::operation::ActiveOperation;
 use super::params;
-use super::target::{Asked, Target};
 use crate::mechanisms::Mechanisms;
-use crate::object::Entry;
+use crate::object::ObjectEntry;
 use crate::rv::{Result, Rv};
 
-impl Active {
+impl ActiveOperation {
     /// C_DigestInit.
     pub fn digest(mechanism: Mechanism) -> Result<Self> {
         let hash = Hash::of(mechanism.kind).ok_or(Rv(CKR_MECHANISM_INVALID))?;
         Ok(Self {
             function: Function::Digest,
             mechanism,
-            input: Input::Hash(Hasher::new(hash)),
-            target: Target::Digest,
+            input: OperationInput::Hash(Hasher::new(hash)),
+            target: KeyedStep::Digest,
             key: None,
             begun: false,
             locked: false,
@@ -36,7 +36,7 @@ impl Active {
     pub fn keyed(
         function: Function,
         mechanism: Mechanism,
-        key: Arc<Entry>,
+        key: Arc<ObjectEntry>,
         offered: &Mechanisms,
     ) -> Result<Self> {
         check(function, &mechanism, &key, offered)?;
@@ -44,9 +44,9 @@ impl Active {
             (Class::PUBLIC_KEY, ..)
                 if key.is_checked_here() && !params::are_a_default(&mechanism) =>
             {
-                Target::Public(Arc::clone(&key))
+                KeyedStep::Public(Arc::clone(&key))
             }
-            (_, Some(verb), Some(key)) => Target::Member(Asked { verb, key }),
+            (_, Some(verb), Some(key)) => KeyedStep::Member(MemberStep { verb, key }),
             _ => return Err(Rv(CKR_KEY_TYPE_INCONSISTENT)),
         };
         let (input, mechanism) = way(&target, mechanism, &key, offered);
@@ -54,7 +54,7 @@ impl Active {
             function,
             mechanism,
             input,
-            locked: key.asks_each_time && matches!(target, Target::Member(_)),
+            locked: key.asks_each_time && matches!(target, KeyedStep::Member(_)),
             target,
             key: Some(key),
             begun: false,
@@ -63,7 +63,12 @@ impl Active {
     }
 }
 
-fn check(function: Function, mechanism: &Mechanism, key: &Entry, offered: &Mechanisms) -> Result {
+fn check(
+    function: Function,
+    mechanism: &Mechanism,
+    key: &ObjectEntry,
+    offered: &Mechanisms,
+) -> Result {
     let entry = hsmux_token::entry(mechanism.kind);
     if entry.is_none() && !Mechanism::is_vendor_defined(mechanism.kind) {
         return Err(Rv(CKR_MECHANISM_INVALID));
@@ -93,25 +98,25 @@ fn check(function: Function, mechanism: &Mechanism, key: &Entry, offered: &Mecha
 
 /// Hash here what can be hashed here, encipher in parts what can be, and gather the rest.
 fn way(
-    target: &Target,
+    target: &KeyedStep,
     mechanism: Mechanism,
-    key: &Entry,
+    key: &ObjectEntry,
     offered: &Mechanisms,
-) -> (Input, Mechanism) {
+) -> (OperationInput, Mechanism) {
     let can = |part| match target {
-        Target::Member(asked) => key.allows(part) && offered.on_token(part, asked.verb.needs()),
-        Target::Public(_) | Target::Digest => true,
+        KeyedStep::Member(asked) => key.allows(part) && offered.on_token(part, asked.verb.needs()),
+        KeyedStep::Public(_) | KeyedStep::Digest => true,
     };
     if let Some((hash, raw)) = prehash(&mechanism)
         && can(raw.kind)
     {
-        return (Input::Hash(Hasher::new(hash)), raw);
+        return (OperationInput::Hash(Hasher::new(hash)), raw);
     }
-    if let Target::Member(asked) = target
+    if let KeyedStep::Member(asked) = target
         && let Some(blocks) = Blocks::new(asked.verb, &mechanism)
         && can(blocks.part())
     {
-        return (Input::Blocks(Box::new(blocks)), mechanism);
+        return (OperationInput::Blocks(Box::new(blocks)), mechanism);
     }
-    (Input::Gather(Vec::new()), mechanism)
+    (OperationInput::Gather(Vec::new()), mechanism)
 }

@@ -1,21 +1,21 @@
-//! Block ciphers in parts: each part is an operation of its own, chained by its last block.
+//! Block ciphers in parts: each part is a separate operation, chained by its last block.
 
 use bytes::Bytes;
 use hsmux_token::ck::*;
 use hsmux_token::{Blob, Mechanism, Params, Verb};
 
-use super::length::Length;
+use super::length::AnswerLength;
 use crate::rv::{Result, Rv};
 
 /// The most that travels in one operation, in bytes: a multiple of every block.
 const CHUNK: usize = 1 << 20;
 
 /// Does one operation: a mechanism on some data.
-pub type Run<'a> = &'a dyn Fn(&Mechanism, Bytes) -> Result<Bytes>;
+pub type RunOperation<'a> = &'a dyn Fn(&Mechanism, Bytes) -> Result<Bytes>;
 
 /// How one block follows another.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Chain {
+enum BlockChaining {
     /// Not at all.
     Ecb,
     /// By the cipher text before it.
@@ -32,10 +32,10 @@ pub struct Blocks {
     whole: Mechanism,
     /// The mechanism of a part, which does not pad.
     part: CK_MECHANISM_TYPE,
-    chain: Chain,
+    chain: BlockChaining,
     pads: bool,
     block: usize,
-    /// What the next part starts from.
+    /// The IV of the next part.
     iv: Vec<u8>,
     /// Blocks that may still be enciphered before a value of the counter comes again.
     left: u128,
@@ -55,9 +55,12 @@ impl Blocks {
             _ => return None,
         };
         let (chain, iv) = match &mechanism.params {
-            Params::None => (Chain::Ecb, Vec::new()),
-            Params::Bytes(iv) => (Chain::Cbc, iv.to_vec()),
-            Params::Ctr { bits, block } => (Chain::Ctr(u32::try_from(*bits).ok()?), block.to_vec()),
+            Params::None => (BlockChaining::Ecb, Vec::new()),
+            Params::Bytes(iv) => (BlockChaining::Cbc, iv.to_vec()),
+            Params::Ctr { bits, block } => (
+                BlockChaining::Ctr(u32::try_from(*bits).ok()?),
+                block.to_vec(),
+            ),
             _ => return None,
         };
         Some(Self {
@@ -90,7 +93,7 @@ impl Blocks {
     }
 
     /// Takes a part and gives what can be given.
-    pub fn update(&mut self, part: &[u8], run: Run) -> Result<Bytes> {
+    pub fn update(&mut self, part: &[u8], run: RunOperation) -> Result<Bytes> {
         self.check_counter(self.pending.len() + part.len())?;
         let now = self.update_len(part.len());
         let mut data = std::mem::take(&mut self.pending);
@@ -99,7 +102,7 @@ impl Blocks {
         self.chunks(data.into(), run)
     }
 
-    fn chunks(&mut self, mut data: Bytes, run: Run) -> Result<Bytes> {
+    fn chunks(&mut self, mut data: Bytes, run: RunOperation) -> Result<Bytes> {
         if data.len() <= CHUNK {
             return self.step(data, run);
         }
@@ -112,20 +115,20 @@ impl Blocks {
     }
 
     /// One operation, after which `iv` is that of the next.
-    fn step(&mut self, data: Bytes, run: Run) -> Result<Bytes> {
+    fn step(&mut self, data: Bytes, run: RunOperation) -> Result<Bytes> {
         if data.is_empty() {
             return Ok(data);
         }
         let out = run(&self.link(self.part), data.clone())?;
         match self.chain {
-            Chain::Ecb => {}
-            Chain::Cbc => {
+            BlockChaining::Ecb => {}
+            BlockChaining::Cbc => {
                 let cipher_text = if self.decrypts { &data } else { &out };
                 let last = cipher_text.len().checked_sub(self.block);
                 let last = last.ok_or(Rv(CKR_DEVICE_ERROR))?;
                 self.iv = cipher_text[last..].to_vec();
             }
-            Chain::Ctr(bits) => {
+            BlockChaining::Ctr(bits) => {
                 let blocks = data.len().div_ceil(self.block);
                 advance(&mut self.iv, bits, blocks);
                 self.left = self.left.saturating_sub(blocks as u128);
@@ -137,9 +140,9 @@ impl Blocks {
     fn link(&self, kind: CK_MECHANISM_TYPE) -> Mechanism {
         let iv = || Blob(Bytes::copy_from_slice(&self.iv));
         let params = match self.chain {
-            Chain::Ecb => Params::None,
-            Chain::Cbc => Params::Bytes(iv()),
-            Chain::Ctr(bits) => Params::Ctr {
+            BlockChaining::Ecb => Params::None,
+            BlockChaining::Cbc => Params::Bytes(iv()),
+            BlockChaining::Ctr(bits) => Params::Ctr {
                 bits: bits.into(),
                 block: iv(),
             },
@@ -148,16 +151,16 @@ impl Blocks {
     }
 
     /// How long the answer to the end of the parts is.
-    pub fn finish_length(&self) -> Length {
+    pub fn finish_length(&self) -> AnswerLength {
         match (self.pads, self.decrypts) {
-            (true, true) => Length::AtMost(self.block),
-            (true, false) => Length::Exact(self.block),
-            (false, _) => Length::Exact(self.pending.len()),
+            (true, true) => AnswerLength::AtMost(self.block),
+            (true, false) => AnswerLength::Exact(self.block),
+            (false, _) => AnswerLength::Exact(self.pending.len()),
         }
     }
 
     /// Gives the rest. May be called again, for the same answer.
-    pub fn finish(&self, run: Run) -> Result<Bytes> {
+    pub fn finish(&self, run: RunOperation) -> Result<Bytes> {
         let mut rest = self.pending.clone();
         match (self.chain, self.pads) {
             (_, true) if self.decrypts => {
@@ -171,7 +174,7 @@ impl Blocks {
                 let missing = self.block - rest.len();
                 rest.resize(self.block, missing as u8);
             }
-            (Chain::Ctr(_), false) => {}
+            (BlockChaining::Ctr(_), false) => {}
             (_, false) if rest.is_empty() => {}
             (_, false) => return Err(Rv(self.length_error())),
         }
@@ -182,19 +185,21 @@ impl Blocks {
     }
 
     /// How long the answer to all data at once is; an error where there can be none.
-    pub fn whole_length(&self, len: usize) -> Result<Length> {
+    pub fn whole_length(&self, len: usize) -> Result<AnswerLength> {
         self.check_counter(len)?;
         let is_even = len.is_multiple_of(self.block);
         match (self.pads, self.decrypts) {
-            (true, true) if is_even && len > 0 => Ok(Length::AtMost(len)),
-            (true, false) => Ok(Length::Exact((len / self.block + 1) * self.block)),
-            (false, _) if is_even || matches!(self.chain, Chain::Ctr(_)) => Ok(Length::Exact(len)),
+            (true, true) if is_even && len > 0 => Ok(AnswerLength::AtMost(len)),
+            (true, false) => Ok(AnswerLength::Exact((len / self.block + 1) * self.block)),
+            (false, _) if is_even || matches!(self.chain, BlockChaining::Ctr(_)) => {
+                Ok(AnswerLength::Exact(len))
+            }
             _ => Err(Rv(self.length_error())),
         }
     }
 
     /// All data at once: in one operation, if it is not too much for one.
-    pub fn whole(&self, data: &[u8], run: Run) -> Result<Bytes> {
+    pub fn whole(&self, data: &[u8], run: RunOperation) -> Result<Bytes> {
         if data.len() <= CHUNK {
             return run(&self.whole, Bytes::copy_from_slice(data));
         }
@@ -221,7 +226,7 @@ impl Blocks {
     }
 }
 
-impl Chain {
+impl BlockChaining {
     /// How many blocks can follow this one before it comes again, itself included; at most `u128::MAX`.
     fn blocks_from(self, block: &[u8]) -> u128 {
         match (self, counter(block)) {

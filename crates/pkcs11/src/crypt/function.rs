@@ -22,12 +22,12 @@ pub enum Function {
     Decrypt,
 }
 
-/// What a function asks of a mechanism and of a key.
-struct Needs {
+/// The requirements of a function for a mechanism and a key.
+struct FunctionNeeds {
     flag: CK_FLAGS,
     usage: CK_ATTRIBUTE_TYPE,
     classes: &'static [Class],
-    /// What a member is asked to do; `None` for what is done here.
+    /// The verb of the member's operation; `None` if this process does all of it.
     verb: Option<Verb>,
 }
 
@@ -44,7 +44,7 @@ impl Function {
     ];
 
     #[rustfmt::skip]
-    fn needs(self) -> Needs {
+    fn needs(self) -> FunctionNeeds {
         const PUBLIC: Class = Class::PUBLIC_KEY;
         const PRIVATE: Class = Class::PRIVATE_KEY;
         const SECRET: Class = Class::SECRET_KEY;
@@ -57,7 +57,7 @@ impl Function {
             Self::Encrypt => (CKF_ENCRYPT, CKA_ENCRYPT, &[PUBLIC, SECRET], Some(Verb::Encrypt)),
             Self::Decrypt => (CKF_DECRYPT, CKA_DECRYPT, &[PRIVATE, SECRET], Some(Verb::Decrypt)),
         };
-        Needs { flag, usage, classes, verb }
+        FunctionNeeds { flag, usage, classes, verb }
     }
 
     /// The mechanism's flag.
@@ -75,12 +75,12 @@ impl Function {
         self.needs().classes.contains(&class)
     }
 
-    /// What a member is asked to do with a private or secret key; `None` for what is never asked.
+    /// The verb for a private or secret key; `None` if a member is never asked.
     pub fn verb(self) -> Option<Verb> {
         self.needs().verb
     }
 
-    /// What is wrong with input of a length that the mechanism cannot take.
+    /// The error for input of a length that the mechanism cannot take.
     pub fn length_error(self) -> CK_RV {
         match self {
             Self::Decrypt => CKR_ENCRYPTED_DATA_LEN_RANGE,

@@ -9,12 +9,12 @@ use hsmux_token::ck::*;
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Blob, Error, Hash, KeyKind, Mechanism, ObjectRef, Operation, Params, Verb};
 
-use super::active::Active;
+use super::keyed_step::KeyedStep;
 use super::length;
+use super::operation::ActiveOperation;
 use super::params::are_a_default;
-use super::target::Target;
 use crate::backend::Backend;
-use crate::object::Entry;
+use crate::object::ObjectEntry;
 use crate::rv::{Result, Rv};
 
 /// Acceptances that are remembered. One more replaces them all.
@@ -41,8 +41,8 @@ impl InitChecks {
     ///
     /// The error is the member's refusal. Other failures say nothing of the mechanism: the step after Init meets them
     /// again.
-    pub fn check(&self, active: &Active, backend: &dyn Backend) -> Result {
-        let (Target::Member(asked), Some(key)) = (&active.target, &active.key) else {
+    pub fn check(&self, active: &ActiveOperation, backend: &dyn Backend) -> Result {
+        let (KeyedStep::Member(asked), Some(key)) = (&active.target, &active.key) else {
             return Ok(());
         };
         let mechanism = &active.mechanism;
@@ -79,7 +79,7 @@ impl InitChecks {
 }
 
 /// The parts of a parameter, or of a key's size, that some tokens refuse; `None` if every token takes them.
-fn uncommon(mechanism: &Mechanism, key: &Entry) -> Option<([u64; 2], u64)> {
+fn uncommon(mechanism: &Mechanism, key: &ObjectEntry) -> Option<([u64; 2], u64)> {
     match &mechanism.params {
         Params::Oaep(oaep) => {
             let common = (oaep.hash, oaep.mgf) == (CKM_SHA_1, CKG_MGF1_SHA1);
@@ -99,7 +99,7 @@ fn uncommon(mechanism: &Mechanism, key: &Entry) -> Option<([u64; 2], u64)> {
 
 /// HMAC with a key of another type, or one that is shorter than the hash (NIST SP 800-107, section 5.3.4), or of
 /// unknown length.
-fn is_uncommon_hmac(mechanism: &Mechanism, key: &Entry) -> bool {
+fn is_uncommon_hmac(mechanism: &Mechanism, key: &ObjectEntry) -> bool {
     let entry = hsmux_token::entry(mechanism.kind);
     let of_hmac = entry.is_some_and(|entry| entry.key == KeyKind::Generic);
     let Some(hash) = length::of_mac(mechanism).filter(|_| of_hmac) else {

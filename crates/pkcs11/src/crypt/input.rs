@@ -1,4 +1,4 @@
-//! What becomes of the data on its way to the key.
+//! Input data on its way to the key.
 
 use bytes::Bytes;
 use hsmux_software::{Hasher, prehashed_input};
@@ -14,8 +14,8 @@ const LIMIT: usize = (16 << 20) - (64 << 10);
 
 /// Data on its way.
 #[derive(Clone)]
-pub enum Input {
-    /// Gathered, for mechanisms that want all of it.
+pub enum OperationInput {
+    /// Gathered, for mechanisms that need all of it.
     Gather(Vec<u8>),
     /// Hashed in this process: only the digest goes on.
     Hash(Hasher),
@@ -23,7 +23,7 @@ pub enum Input {
     Blocks(Box<Blocks>),
 }
 
-impl Input {
+impl OperationInput {
     /// Takes a part that has no output; block ciphers take theirs in [`Blocks::update`].
     pub fn feed(&mut self, part: &[u8]) -> Result {
         match self {
@@ -45,10 +45,10 @@ impl Input {
         }
     }
 
-    /// What the key's mechanism gets for all parts and the `last`; may be asked for again.
+    /// The input of the key's mechanism: all parts and the `last`; may be called again.
     ///
     /// `signature_len` is that of the key: CKM_ECDSA and CKM_DSA take as many bytes of a digest as the order has
-    /// (FIPS 186-5, section 6.4.1; FIPS 186-4, section 4.6), which some tokens leave to the caller.
+    /// (FIPS 186-5, section 6.4.1; FIPS 186-4, section 4.6). Some tokens leave that to the caller.
     pub fn all(&self, last: &[u8], raw: &Mechanism, signature_len: Option<usize>) -> Result<Bytes> {
         match self {
             Self::Gather(data) if last.len() > LIMIT - data.len() => Err(Rv(CKR_DATA_LEN_RANGE)),
@@ -73,12 +73,12 @@ impl Input {
 mod tests {
     use super::*;
 
-    /// What no frame would carry is refused before it is gathered.
+    /// Input that no frame can carry is refused before it is gathered.
     #[test]
     fn data_that_is_wanted_at_once_has_a_limit() {
         let raw = Mechanism::plain(CKM_ECDSA);
         let too_long = Err(Rv(CKR_DATA_LEN_RANGE));
-        let mut input = Input::Gather(vec![0; LIMIT - 1]);
+        let mut input = OperationInput::Gather(vec![0; LIMIT - 1]);
         assert_eq!(input.feed(&[0; 2]), too_long);
         assert_eq!(input.all(&[0; 2], &raw, None).map(drop), too_long);
         assert_eq!(input.all(&[0], &raw, None).unwrap().len(), LIMIT);

@@ -3,18 +3,18 @@
 use hsmux_token::ck::*;
 use hsmux_token::{Hash, Mechanism, Params};
 
-/// What is known of an answer's length beforehand, in bytes.
+/// The length of an answer as far as it is known beforehand, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Length {
+pub enum AnswerLength {
     /// This long.
     Exact(usize),
     /// Not longer.
     AtMost(usize),
-    /// Who wants to know has to do it.
+    /// Only the operation itself shows it.
     Unknown,
 }
 
-impl Length {
+impl AnswerLength {
     /// Exact, if it is known at all.
     pub fn exact(len: Option<usize>) -> Self {
         len.map_or(Self::Unknown, Self::Exact)

@@ -3,16 +3,16 @@
 use hsmux_token::Mechanism;
 use hsmux_token::ck::*;
 
-use super::active::Active;
 use super::function::Function;
+use super::operation::ActiveOperation;
 use crate::app::App;
 use crate::entry::Output;
 use crate::rv::{Result, Rv};
-use crate::session::State;
+use crate::session::SessionState;
 
-impl State {
+impl SessionState {
     /// Starts an operation; one of each function may be under way.
-    pub fn begin(&mut self, active: Active) -> Result {
+    pub fn begin(&mut self, active: ActiveOperation) -> Result {
         if self.place(active.function).is_ok() {
             return Err(Rv(CKR_OPERATION_ACTIVE));
         }
@@ -31,7 +31,7 @@ impl State {
     fn step<T>(
         &mut self,
         function: Function,
-        step: impl FnOnce(&mut Active) -> Result<T>,
+        step: impl FnOnce(&mut ActiveOperation) -> Result<T>,
         goes_on: impl FnOnce(&Result<T>) -> bool,
     ) -> Result<T> {
         let at = self.place(function)?;
@@ -67,11 +67,11 @@ impl App {
             return state.end(function).map_err(|_| Rv(CKR_ARGUMENTS_BAD));
         };
         if function == Function::Digest {
-            return state.begin(Active::digest(mechanism)?);
+            return state.begin(ActiveOperation::digest(mechanism)?);
         }
         let key = self.key(key)?;
         let catalogue = self.objects.catalogue();
-        let active = Active::keyed(function, mechanism, key, &catalogue.mechanisms)?;
+        let active = ActiveOperation::keyed(function, mechanism, key, &catalogue.mechanisms)?;
         self.init_checks.check(&active, &*self.backend)?;
         state.begin(active)
     }
@@ -145,7 +145,7 @@ impl App {
         let session = self.sessions.get(session)?;
         let mut state = session.state();
         let at = state.place(other)?;
-        // Taken out for the step, for both operations are of one session.
+        // Taken out during the step: both operations are of one session.
         let mut second = state.active.swap_remove(at);
         let result = state.step(
             cipher,

@@ -142,8 +142,8 @@ export! {
         in_session(session, |app| app.verify(session, None, slice(signature, len)?))
     }
 
-    /// The members' generators seed themselves: what is given besides is not used, and no error, for programs that
-    /// seed each token before they use it.
+    /// Accepts a seed and ignores it: the members' generators seed themselves, and some programs seed each token
+    /// before use.
     fn C_SeedRandom(session: CK_SESSION_HANDLE, seed: *mut u8, len: CK_ULONG) {
         in_session(session, |_| slice(seed, len).map(|_| ()))
     }

@@ -10,7 +10,7 @@ use super::guard::export;
 use super::pointer::give;
 use crate::library::{finalise, initialise, with};
 use crate::rv::{Result, Rv};
-use crate::setup::{self, Source};
+use crate::setup::{self, PoolLocation};
 use crate::slot::library_info;
 
 const V2_40: CK_VERSION = CK_VERSION {
@@ -22,7 +22,7 @@ const V3_0: CK_VERSION = CK_VERSION { major: 3, minor: 0 };
 export! {
     fn C_Initialize(arguments: *mut c_void) {
         let threads = may_start_threads(arguments.cast_const().cast())?;
-        initialise(|| setup::backend(&Source::default(), threads))
+        initialise(|| setup::backend(&PoolLocation::default(), threads))
     }
 
     fn C_Finalize(reserved: *mut c_void) {

@@ -1,4 +1,4 @@
-//! What stands around every exported function.
+//! The guard around every exported function.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

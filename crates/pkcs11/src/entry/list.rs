@@ -73,17 +73,17 @@ const fn interface(list: *const c_void) -> CK_INTERFACE {
 }
 
 export! {
-    /// Before C_Initialize, too.
+    /// Works before C_Initialize.
     fn C_GetFunctionList(list: *mut *mut CK_FUNCTION_LIST) {
         give(list, (&raw const LIST_2_40).cast_mut())
     }
 
-    /// Before C_Initialize, too.
+    /// Works before C_Initialize.
     fn C_GetInterfaceList(interfaces: *mut CK_INTERFACE, count: *mut CK_ULONG) {
         Output::new(interfaces, count)?.put(&INTERFACES.0)
     }
 
-    /// Before C_Initialize, too. Without a name or version: the default.
+    /// Works before C_Initialize. Without a name or version it gives the default.
     fn C_GetInterface(
         name: *mut u8,
         version: *mut CK_VERSION,

@@ -7,8 +7,8 @@ use hsmux_token::{Blob, Gcm, Mechanism, MechanismEntry, Oaep, Params, Pss};
 use super::pointer::{check, slice};
 use crate::rv::{Result, Rv};
 
-/// What a mechanism's parameter looks like.
-enum Shape {
+/// The form of a mechanism's parameter.
+enum ParameterShape {
     Nothing,
     /// So many bytes, exactly.
     Bytes(usize),
@@ -17,7 +17,7 @@ enum Shape {
     OptionalBytes(usize),
     Number,
     Pss,
-    /// Or no parameter: each module has a default of its own, and some take no other.
+    /// With or without a parameter: modules have defaults, and some accept no other.
     Oaep,
     Gcm,
     Ctr,
@@ -31,28 +31,28 @@ enum Shape {
 /// The longest public value of DH that is taken: 16,384 bits, as the longest that PKCS#11 modules know.
 const MAX_DH: usize = 2048;
 
-fn shape(mechanism: &MechanismEntry) -> Shape {
+fn shape(mechanism: &MechanismEntry) -> ParameterShape {
     match mechanism.kind {
-        CKM_AES_CBC | CKM_AES_CBC_PAD => Shape::Bytes(16),
-        CKM_DES_CBC | CKM_DES_CBC_PAD | CKM_DES3_CBC | CKM_DES3_CBC_PAD => Shape::Bytes(8),
-        CKM_DH_PKCS_DERIVE => Shape::BytesUpTo(MAX_DH),
-        CKM_AES_KEY_WRAP | CKM_AES_KEY_WRAP_PAD => Shape::OptionalBytes(8),
-        CKM_AES_KEY_WRAP_KWP => Shape::OptionalBytes(4),
-        CKM_AES_CMAC_GENERAL => Shape::Number,
-        CKM_RSA_PKCS_PSS => Shape::Pss,
-        CKM_RSA_PKCS_OAEP => Shape::Oaep,
-        CKM_AES_GCM => Shape::Gcm,
-        CKM_AES_CTR => Shape::Ctr,
-        CKM_ECDH1_DERIVE | CKM_ECDH1_COFACTOR_DERIVE => Shape::Ecdh,
-        CKM_AES_CBC_ENCRYPT_DATA => Shape::CbcData,
-        CKM_DES_CBC_ENCRYPT_DATA | CKM_DES3_CBC_ENCRYPT_DATA => Shape::DesCbcData,
+        CKM_AES_CBC | CKM_AES_CBC_PAD => ParameterShape::Bytes(16),
+        CKM_DES_CBC | CKM_DES_CBC_PAD | CKM_DES3_CBC | CKM_DES3_CBC_PAD => ParameterShape::Bytes(8),
+        CKM_DH_PKCS_DERIVE => ParameterShape::BytesUpTo(MAX_DH),
+        CKM_AES_KEY_WRAP | CKM_AES_KEY_WRAP_PAD => ParameterShape::OptionalBytes(8),
+        CKM_AES_KEY_WRAP_KWP => ParameterShape::OptionalBytes(4),
+        CKM_AES_CMAC_GENERAL => ParameterShape::Number,
+        CKM_RSA_PKCS_PSS => ParameterShape::Pss,
+        CKM_RSA_PKCS_OAEP => ParameterShape::Oaep,
+        CKM_AES_GCM => ParameterShape::Gcm,
+        CKM_AES_CTR => ParameterShape::Ctr,
+        CKM_ECDH1_DERIVE | CKM_ECDH1_COFACTOR_DERIVE => ParameterShape::Ecdh,
+        CKM_AES_CBC_ENCRYPT_DATA => ParameterShape::CbcData,
+        CKM_DES_CBC_ENCRYPT_DATA | CKM_DES3_CBC_ENCRYPT_DATA => ParameterShape::DesCbcData,
         CKM_AES_ECB_ENCRYPT_DATA | CKM_DES_ECB_ENCRYPT_DATA | CKM_DES3_ECB_ENCRYPT_DATA => {
-            Shape::StringData
+            ParameterShape::StringData
         }
-        CKM_EDDSA => Shape::Eddsa,
+        CKM_EDDSA => ParameterShape::Eddsa,
         _ => match mechanism.prehash {
-            Some(prehash) if prehash.raw == CKM_RSA_PKCS_PSS => Shape::Pss,
-            _ => Shape::Nothing,
+            Some(prehash) if prehash.raw == CKM_RSA_PKCS_PSS => ParameterShape::Pss,
+            _ => ParameterShape::Nothing,
         },
     }
 }
@@ -65,7 +65,7 @@ pub unsafe fn read(mechanism: *const CK_MECHANISM) -> Result<Mechanism> {
     // SAFETY: not null, and valid by this function's own contract.
     let mechanism = unsafe { &*check(mechanism.cast_mut())? };
     let kind = mechanism.mechanism;
-    // What is not in the table may carry pointers that mean nothing in another process.
+    // Parameters of unknown mechanisms may carry pointers, which mean nothing in another process.
     if Mechanism::is_vendor_defined(kind) {
         return match mechanism.ulParameterLen {
             0 => Ok(Mechanism::plain(kind)),
@@ -73,7 +73,7 @@ pub unsafe fn read(mechanism: *const CK_MECHANISM) -> Result<Mechanism> {
         };
     }
     let entry = hsmux_token::entry(kind).ok_or(Rv(CKR_MECHANISM_INVALID))?;
-    let raw = Raw {
+    let raw = RawParameter {
         data: mechanism.pParameter.cast(),
         len: mechanism.ulParameterLen,
     };
@@ -86,7 +86,7 @@ pub unsafe fn read(mechanism: *const CK_MECHANISM) -> Result<Mechanism> {
 }
 
 /// `pParameter` and `ulParameterLen`.
-struct Raw {
+struct RawParameter {
     data: *const u8,
     len: CK_ULONG,
 }
@@ -103,48 +103,51 @@ pub struct OldGcm {
     pub ulTagBits: CK_ULONG,
 }
 
-impl Raw {
-    unsafe fn params(&self, shape: &Shape) -> Result<Params> {
+impl RawParameter {
+    unsafe fn params(&self, shape: &ParameterShape) -> Result<Params> {
         // SAFETY: the parameter and what it points to are valid by the contract of `read`.
         Ok(unsafe {
             match *shape {
-                Shape::Nothing | Shape::OptionalBytes(_) | Shape::Eddsa | Shape::Oaep
+                ParameterShape::Nothing
+                | ParameterShape::OptionalBytes(_)
+                | ParameterShape::Eddsa
+                | ParameterShape::Oaep
                     if self.len == 0 =>
                 {
                     Params::None
                 }
-                Shape::Nothing => return Err(Rv(CKR_MECHANISM_PARAM_INVALID)),
-                Shape::Bytes(len) | Shape::OptionalBytes(len) => {
+                ParameterShape::Nothing => return Err(Rv(CKR_MECHANISM_PARAM_INVALID)),
+                ParameterShape::Bytes(len) | ParameterShape::OptionalBytes(len) => {
                     if self.len != len as CK_ULONG {
                         return Err(Rv(CKR_MECHANISM_PARAM_INVALID));
                     }
                     Params::Bytes(copy(self.data, self.len)?)
                 }
-                Shape::Number => Params::Number(self.get::<CK_ULONG>()?),
-                Shape::Pss => pss(&self.get()?),
-                Shape::Oaep => oaep(&self.get()?)?,
-                Shape::Gcm => self.gcm()?,
-                Shape::Ctr => ctr(&self.get()?),
-                Shape::Ecdh => ecdh(&self.get()?)?,
-                Shape::BytesUpTo(most) => {
+                ParameterShape::Number => Params::Number(self.get::<CK_ULONG>()?),
+                ParameterShape::Pss => pss(&self.get()?),
+                ParameterShape::Oaep => oaep(&self.get()?)?,
+                ParameterShape::Gcm => self.gcm()?,
+                ParameterShape::Ctr => ctr(&self.get()?),
+                ParameterShape::Ecdh => ecdh(&self.get()?)?,
+                ParameterShape::BytesUpTo(most) => {
                     if !(1..=most as CK_ULONG).contains(&self.len) {
                         return Err(Rv(CKR_MECHANISM_PARAM_INVALID));
                     }
                     Params::Bytes(copy(self.data, self.len)?)
                 }
-                Shape::CbcData => {
+                ParameterShape::CbcData => {
                     let p = self.get::<CK_AES_CBC_ENCRYPT_DATA_PARAMS>()?;
                     cbc_data(&p.iv, p.pData, p.length)?
                 }
-                Shape::DesCbcData => {
+                ParameterShape::DesCbcData => {
                     let p = self.get::<CK_DES_CBC_ENCRYPT_DATA_PARAMS>()?;
                     cbc_data(&p.iv, p.pData, p.length)?
                 }
-                Shape::StringData => {
+                ParameterShape::StringData => {
                     let p = self.get::<CK_KEY_DERIVATION_STRING_DATA>()?;
                     Params::StringData(copy(p.pData, p.ulLen)?)
                 }
-                Shape::Eddsa => eddsa(&self.get()?)?,
+                ParameterShape::Eddsa => eddsa(&self.get()?)?,
             }
         })
     }
@@ -193,7 +196,7 @@ fn pss(p: &CK_RSA_PKCS_PSS_PARAMS) -> Params {
 }
 
 unsafe fn oaep(p: &CK_RSA_PKCS_OAEP_PARAMS) -> Result<Params> {
-    // Programs that have no label to give often leave the source out, too.
+    // Programs without a label often leave the source at 0.
     if p.source != CKZ_DATA_SPECIFIED && p.ulSourceDataLen != 0 {
         return Err(Rv(CKR_MECHANISM_PARAM_INVALID));
     }

@@ -1,6 +1,6 @@
 //! The exported functions: each is a guard, pointers that become slices, and a call into safe code.
 //!
-//! PKCS#11 3.0, section 5. The tables at the end of a family stand for functions of one shape.
+//! PKCS#11 3.0, section 5. Functions of one shape are in the tables at the end of a family.
 
 mod crypt;
 #[doc(hidden)]

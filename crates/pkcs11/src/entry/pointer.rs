@@ -42,9 +42,9 @@ pub fn check<T>(place: *mut T) -> Result<*mut T> {
     Ok(place)
 }
 
-/// Where an answer of varying length goes: `pData` and `pulDataLen` (PKCS#11 3.0, section 5.2).
+/// The place for an answer of varying length: `pData` and `pulDataLen` (PKCS#11 3.0, section 5.2).
 ///
-/// It keeps a pointer, not a slice, for the place may be that of the input.
+/// It keeps a pointer, not a slice: the place may be that of the input.
 pub struct Output<'a, T = u8> {
     data: *mut T,
     len: &'a mut CK_ULONG,
@@ -61,7 +61,7 @@ impl<T: Copy> Output<'_, T> {
         Ok(Self { data, len })
     }
 
-    /// Whether only the length is asked for.
+    /// True if only the length is asked for.
     pub fn is_query(&self) -> bool {
         self.data.is_null()
     }

@@ -44,7 +44,7 @@ export! {
         with(|app| give(info, app.session_info(session)?))
     }
 
-    /// What is under way is in no form that another session could go on with.
+    /// Refused: no other session could continue an operation.
     fn C_GetOperationState(session: CK_SESSION_HANDLE, _state: *mut u8, len: *mut CK_ULONG) {
         with(|app| {
             let session = app.sessions.get(session)?;

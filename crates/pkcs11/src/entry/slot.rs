@@ -68,7 +68,7 @@ export! {
         })
     }
 
-    /// A daemon that comes or goes is seen by asking; nobody waits for it.
+    /// Never blocks: only a question to the daemon shows that it comes or goes.
     fn C_WaitForSlotEvent(flags: CK_FLAGS, _slot: *mut CK_SLOT_ID, reserved: *mut c_void) {
         with(|_| match flags & CKF_DONT_BLOCK {
             _ if !reserved.is_null() => Err(Rv(CKR_ARGUMENTS_BAD)),

@@ -5,7 +5,7 @@ use hsmux_token::ck::*;
 use hsmux_token::{Attribute, Attributes, Blob};
 
 use super::pointer::slice;
-use crate::object::Value;
+use crate::object::AttributeValue;
 use crate::rv::{Result, Rv};
 
 /// No object has as many attributes, and reading so many takes seconds.
@@ -61,7 +61,7 @@ fn holds_pointers(kind: CK_ATTRIBUTE_TYPE) -> bool {
 pub unsafe fn fill<'a>(
     template: *mut CK_ATTRIBUTE,
     count: CK_ULONG,
-    mut value: impl FnMut(CK_ATTRIBUTE_TYPE) -> Value<'a>,
+    mut value: impl FnMut(CK_ATTRIBUTE_TYPE) -> AttributeValue<'a>,
 ) -> Result {
     // SAFETY: valid by this function's own contract; only the count is of interest here.
     let count = unsafe { array(template, count)?.len() };
@@ -76,14 +76,14 @@ pub unsafe fn fill<'a>(
     answer
 }
 
-unsafe fn fill_one(attribute: &mut CK_ATTRIBUTE, value: &Value) -> Result {
+unsafe fn fill_one(attribute: &mut CK_ATTRIBUTE, value: &AttributeValue) -> Result {
     let value = match value {
-        Value::Known(value) => value.as_ref(),
-        Value::Sensitive => {
+        AttributeValue::Known(value) => value.as_ref(),
+        AttributeValue::Sensitive => {
             attribute.ulValueLen = CK_UNAVAILABLE_INFORMATION;
             return Err(Rv(CKR_ATTRIBUTE_SENSITIVE));
         }
-        Value::Unknown => {
+        AttributeValue::Unknown => {
             attribute.ulValueLen = CK_UNAVAILABLE_INFORMATION;
             return Err(Rv(CKR_ATTRIBUTE_TYPE_INVALID));
         }
@@ -94,7 +94,7 @@ unsafe fn fill_one(attribute: &mut CK_ATTRIBUTE, value: &Value) -> Result {
     if attribute.pValue.is_null() {
         return Ok(());
     }
-    // What an earlier call has marked as without value has no room either.
+    // An attribute that an earlier call has marked as unavailable has no room either.
     if len > room || room == CK_UNAVAILABLE_INFORMATION {
         attribute.ulValueLen = CK_UNAVAILABLE_INFORMATION;
         return Err(Rv(CKR_BUFFER_TOO_SMALL));

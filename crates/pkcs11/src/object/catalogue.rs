@@ -5,27 +5,27 @@ use std::sync::Arc;
 use hsmux_token::{Made, NameMap, Object, TokenInfo};
 use hsmux_wire::View;
 
-use super::numbers::Numbers;
-use super::{Entry, Home};
+use super::handles::HandleNumbers;
+use super::{ObjectEntry, ObjectLocation};
 use crate::mechanisms::Mechanisms;
 
 /// A view with handles. It does not change: a newer one takes its place.
 #[derive(Default)]
-pub struct Catalogue {
+pub struct CatalogueView {
     /// The epoch it was read in; 0 before the first.
     pub epoch: u64,
     /// The pool as one token.
     pub info: TokenInfo,
-    /// What can be asked for.
+    /// The mechanisms on offer.
     pub mechanisms: Mechanisms,
-    /// Whether private objects are among them.
+    /// True if private objects are among them.
     pub logged_in: bool,
-    entries: NameMap<u64, Arc<Entry>>,
+    entries: NameMap<u64, Arc<ObjectEntry>>,
 }
 
-impl Catalogue {
+impl CatalogueView {
     /// The catalogue of a view; entries of `old` that are still true stay, with what is cached in them.
-    pub fn new(view: View, old: &Self, numbers: &mut Numbers) -> Self {
+    pub fn new(view: View, old: &Self, numbers: &mut HandleNumbers) -> Self {
         let entry = |object: Object| {
             let handle = numbers.of(object.id);
             let entry = match old.entries.get(&handle) {
@@ -57,16 +57,21 @@ impl Catalogue {
     }
 
     /// The object of a handle.
-    pub fn get(&self, handle: u64) -> Option<&Arc<Entry>> {
+    pub fn get(&self, handle: u64) -> Option<&Arc<ObjectEntry>> {
         self.entries.get(&handle)
     }
 
     /// All, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Entry>> {
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<ObjectEntry>> {
         self.entries.values()
     }
 }
 
-fn of_token(handle: u64, object: Object) -> Entry {
-    Entry::new(handle, Home::Token(object.id), 0, object.attributes)
+fn of_token(handle: u64, object: Object) -> ObjectEntry {
+    ObjectEntry::new(
+        handle,
+        ObjectLocation::Token(object.id),
+        0,
+        object.attributes,
+    )
 }

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use hsmux_token::ck::*;
 use hsmux_token::{Attribute, Attributes, Class, Made, ObjectId, Operation};
 
-use super::{Entry, Home, Value, local, template};
+use super::{AttributeValue, ObjectEntry, ObjectLocation, local, template};
 use crate::app::App;
 use crate::rv::{Result, Rv};
 
-/// What an object is, or where: never changed in place.
+/// The identity and the place of an object, which never change.
 const FIXED: [CK_ATTRIBUTE_TYPE; 4] = [CKA_CLASS, CKA_KEY_TYPE, CKA_TOKEN, CKA_LOCAL];
 
-/// What a copy has from its original.
+/// Attributes that a copy takes from its original.
 const INHERITED: [CK_ATTRIBUTE_TYPE; 3] = [CKA_CLASS, CKA_KEY_TYPE, CKA_CERTIFICATE_TYPE];
 
-/// What a copy may have of its own and still be used as its original.
+/// Attributes in which a copy may differ and still be used as its original.
 const NAMES: [CK_ATTRIBUTE_TYPE; 3] = [CKA_TOKEN, CKA_LABEL, CKA_ID];
 
 impl App {
@@ -29,7 +29,9 @@ impl App {
         template::complete(class, &template)?;
         if local::is_local(class, &template) {
             let attributes = local::complete(class, &template)?;
-            return Ok(self.objects.insert(Home::Here, session, attributes));
+            return Ok(self
+                .objects
+                .insert(ObjectLocation::Here, session, attributes));
         }
         self.make_one(
             session,
@@ -63,10 +65,12 @@ impl App {
         self.may_make(session, original.class, &whole)?;
         let token = template::is_token(&whole);
         if local::is_local(original.class, &whole) {
-            return Ok(self.objects.insert(Home::Here, session, whole));
+            return Ok(self.objects.insert(ObjectLocation::Here, session, whole));
         }
         if let Some(id) = lasting(&original, token, &template) {
-            return Ok(self.objects.insert(Home::Copy(id), session, whole));
+            return Ok(self
+                .objects
+                .insert(ObjectLocation::Copy(id), session, whole));
         }
         let operation = match original.reference() {
             Some(object) => Operation::Copy { object, template },
@@ -117,7 +121,7 @@ impl App {
         for attribute in &template.0 {
             attributes.set(attribute.kind, attribute.value.0.clone());
         }
-        let changed = Entry::new(object, entry.home, entry.session, attributes);
+        let changed = ObjectEntry::new(object, entry.location, entry.session, attributes);
         self.objects.put(changed);
         Ok(())
     }
@@ -128,12 +132,12 @@ impl App {
         session: u64,
         object: u64,
         mut kinds: impl Iterator<Item = CK_ATTRIBUTE_TYPE>,
-    ) -> Result<Readable> {
+    ) -> Result<ReadableObject> {
         self.sessions.get(session)?;
         let entry = self.objects.get(object)?;
         let mut more = Attributes::default();
         if entry.is_readable()
-            && kinds.any(|kind| matches!(entry.value(kind), Value::Sensitive))
+            && kinds.any(|kind| matches!(entry.value(kind), AttributeValue::Sensitive))
             && let Some(object) = entry.reference()
         {
             let read = self.backend.execute(&Operation::Read { object })?;
@@ -141,7 +145,7 @@ impl App {
                 more = made.object.attributes;
             }
         }
-        Ok(Readable { entry, more })
+        Ok(ReadableObject { entry, more })
     }
 
     /// C_GetObjectSize: the bytes of what can be read of it.
@@ -152,7 +156,7 @@ impl App {
         Ok(sizes.sum())
     }
 
-    /// Whether this session may make an object: PKCS#11 3.0, table 6 and section 4.4.
+    /// Allows this session to make an object, or says why not: PKCS#11 3.0, table 6 and section 4.4.
     pub(crate) fn may_make(&self, session: u64, class: Class, template: &Attributes) -> Result {
         template::check(template)?;
         let session = self.sessions.get(session)?;
@@ -165,7 +169,7 @@ impl App {
         Ok(())
     }
 
-    fn may_change(&self, session: u64, object: u64) -> Result<Arc<Entry>> {
+    fn may_change(&self, session: u64, object: u64) -> Result<Arc<ObjectEntry>> {
         let session = self.sessions.get(session)?;
         let entry = self.objects.get(object)?;
         if entry.is_token() && !session.writes {
@@ -191,12 +195,12 @@ impl App {
     }
 }
 
-/// The token's private key, where a session's copy of it needs no object of its own.
+/// The token's private key behind a session's copy that needs no object.
 ///
-/// NSS signs TLS handshakes with such copies. As an object it would be on one member, which alone would do the work,
-/// and gone with that member's worker; so it is a name in this process, and the work is every member's.
-fn lasting(original: &Entry, token: bool, template: &Attributes) -> Option<ObjectId> {
-    let (Home::Token(id) | Home::Copy(id)) = original.home else {
+/// NSS signs TLS handshakes with such copies. An object would be on one member, which alone would do the work, and it
+/// would go with that member's worker. A name in this process lets every member do the work.
+fn lasting(original: &ObjectEntry, token: bool, template: &Attributes) -> Option<ObjectId> {
+    let (ObjectLocation::Token(id) | ObjectLocation::Copy(id)) = original.location else {
         return None;
     };
     let named = template.0.iter().all(|new| NAMES.contains(&new.kind));
@@ -204,16 +208,16 @@ fn lasting(original: &Entry, token: bool, template: &Attributes) -> Option<Objec
 }
 
 /// An object and what was read of it besides.
-pub struct Readable {
-    entry: Arc<Entry>,
+pub struct ReadableObject {
+    entry: Arc<ObjectEntry>,
     more: Attributes,
 }
 
-impl Readable {
-    /// What C_GetAttributeValue says.
-    pub fn value(&self, kind: CK_ATTRIBUTE_TYPE) -> Value<'_> {
+impl ReadableObject {
+    /// The answer of C_GetAttributeValue.
+    pub fn value(&self, kind: CK_ATTRIBUTE_TYPE) -> AttributeValue<'_> {
         match self.more.get(kind) {
-            Some(value) => Value::Known(Cow::Borrowed(value)),
+            Some(value) => AttributeValue::Known(Cow::Borrowed(value)),
             None => self.entry.value(kind),
         }
     }

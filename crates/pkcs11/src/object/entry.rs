@@ -10,9 +10,9 @@ use hsmux_token::{Attributes, Class, KeyKind, ObjectId, ObjectRef, SessionObject
 use super::template;
 use crate::rv::{Result, Rv};
 
-/// Where an object lives.
+/// The location of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Home {
+pub enum ObjectLocation {
     /// On the members that hold it.
     Token(ObjectId),
     /// With the token's private key that it is a session's copy of: to use it is to use that key, on any member.
@@ -24,14 +24,14 @@ pub enum Home {
 }
 
 /// An object with its handle. It does not change: a change makes another entry.
-pub struct Entry {
+pub struct ObjectEntry {
     /// The handle that the application has.
     pub handle: u64,
-    /// Where it lives.
-    pub home: Home,
+    /// The location.
+    pub location: ObjectLocation,
     /// The session that made it, and with which it goes; 0 for a token object.
     pub session: u64,
-    /// What can be read of it.
+    /// The readable attributes.
     pub attributes: Attributes,
     /// CKA_CLASS.
     pub class: Class,
@@ -43,8 +43,8 @@ pub struct Entry {
     public: OnceLock<Option<PublicKey>>,
 }
 
-/// What C_GetAttributeValue says of an attribute.
-pub enum Value<'a> {
+/// The answer of C_GetAttributeValue for one attribute.
+pub enum AttributeValue<'a> {
     /// Its value.
     Known(Cow<'a, [u8]>),
     /// It is there, and the token keeps it to itself.
@@ -53,9 +53,14 @@ pub enum Value<'a> {
     Unknown,
 }
 
-impl Entry {
+impl ObjectEntry {
     /// An object as it was read or made.
-    pub fn new(handle: u64, home: Home, session: u64, attributes: Attributes) -> Self {
+    pub fn new(
+        handle: u64,
+        location: ObjectLocation,
+        session: u64,
+        attributes: Attributes,
+    ) -> Self {
         let class = Class(attributes.number(CKA_CLASS).unwrap_or(CKO_DATA));
         let kind = match class {
             Class::PUBLIC_KEY | Class::PRIVATE_KEY | Class::SECRET_KEY => attributes
@@ -65,7 +70,7 @@ impl Entry {
         };
         Self {
             handle,
-            home,
+            location,
             session,
             class,
             kind,
@@ -78,24 +83,24 @@ impl Entry {
 
     /// The name that the backend knows it by; what lives here has none.
     pub fn reference(&self) -> Option<ObjectRef> {
-        match self.home {
-            Home::Token(id) | Home::Copy(id) => Some(ObjectRef::Token(id)),
-            Home::Member(object) => Some(ObjectRef::Session(object)),
-            Home::Here => None,
+        match self.location {
+            ObjectLocation::Token(id) | ObjectLocation::Copy(id) => Some(ObjectRef::Token(id)),
+            ObjectLocation::Member(object) => Some(ObjectRef::Session(object)),
+            ObjectLocation::Here => None,
         }
     }
 
     /// The same for what changes it or takes it away: of a copy that is done here, and never to the original.
     pub fn own_reference(&self) -> Option<ObjectRef> {
-        match self.home {
-            Home::Copy(_) => None,
+        match self.location {
+            ObjectLocation::Copy(_) => None,
             _ => self.reference(),
         }
     }
 
     /// CKA_TOKEN.
     pub fn is_token(&self) -> bool {
-        matches!(self.home, Home::Token(_))
+        matches!(self.location, ObjectLocation::Token(_))
     }
 
     /// CKA_PRIVATE: only for who has logged in.
@@ -108,7 +113,7 @@ impl Entry {
         self.attributes.flag(flag) != Some(false)
     }
 
-    /// Whether CKA_ALLOWED_MECHANISMS has it, or has nothing.
+    /// True if CKA_ALLOWED_MECHANISMS has it, or is empty.
     pub fn allows(&self, mechanism: CK_MECHANISM_TYPE) -> bool {
         match self.attributes.get(CKA_ALLOWED_MECHANISMS) {
             None | Some([]) => true,
@@ -118,7 +123,7 @@ impl Entry {
         }
     }
 
-    /// The public key, for what is done in this process.
+    /// The public key, for operations in this process.
     pub fn public(&self) -> Result<&PublicKey> {
         self.public
             .get_or_init(|| match PublicKey::from_attributes(&self.attributes) {
@@ -132,7 +137,7 @@ impl Entry {
             .ok_or(Rv(CKR_KEY_TYPE_INCONSISTENT))
     }
 
-    /// Whether this process computes with the public key; a member does with all others.
+    /// True if this process can compute with the public key; all others need a member.
     pub fn is_checked_here(&self) -> bool {
         let key = self.public();
         key.is_ok_and(|key| key.unchecked_curve().is_none())
@@ -143,10 +148,10 @@ impl Entry {
         self.size
     }
 
-    /// What C_GetAttributeValue says, as far as this process knows.
-    pub fn value(&self, kind: CK_ATTRIBUTE_TYPE) -> Value<'_> {
+    /// The answer of C_GetAttributeValue, as far as this process knows it.
+    pub fn value(&self, kind: CK_ATTRIBUTE_TYPE) -> AttributeValue<'_> {
         if let Some(value) = self.attributes.get(kind) {
-            return Value::Known(Cow::Borrowed(value));
+            return AttributeValue::Known(Cow::Borrowed(value));
         }
         let is_secret = matches!(self.class, Class::PRIVATE_KEY | Class::SECRET_KEY);
         match kind {
@@ -154,24 +159,24 @@ impl Entry {
             | CKA_EXPONENT_2 | CKA_COEFFICIENT
                 if is_secret =>
             {
-                Value::Sensitive
+                AttributeValue::Sensitive
             }
-            CKA_TOKEN => Value::flag(self.is_token()),
-            CKA_PRIVATE => Value::flag(self.is_private()),
-            CKA_MODIFIABLE | CKA_COPYABLE | CKA_DESTROYABLE => Value::flag(true),
-            CKA_LABEL => Value::Known(Cow::Borrowed(&[])),
-            _ => Value::Unknown,
+            CKA_TOKEN => AttributeValue::flag(self.is_token()),
+            CKA_PRIVATE => AttributeValue::flag(self.is_private()),
+            CKA_MODIFIABLE | CKA_COPYABLE | CKA_DESTROYABLE => AttributeValue::flag(true),
+            CKA_LABEL => AttributeValue::Known(Cow::Borrowed(&[])),
+            _ => AttributeValue::Unknown,
         }
     }
 
-    /// Whether CKA_VALUE and its like may be read of the token: it was asked not to keep them back.
+    /// True if the token reveals CKA_VALUE and the like, since the template asked for that.
     pub fn is_readable(&self) -> bool {
         self.attributes.flag(CKA_SENSITIVE) == Some(false)
             && self.attributes.flag(CKA_EXTRACTABLE) == Some(true)
     }
 }
 
-impl Value<'_> {
+impl AttributeValue<'_> {
     fn flag(value: bool) -> Self {
         Self::Known(Cow::Borrowed(if value { &[CK_TRUE] } else { &[CK_FALSE] }))
     }

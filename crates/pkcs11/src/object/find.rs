@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hsmux_token::Attributes;
 use hsmux_token::ck::{CKR_OPERATION_ACTIVE, CKR_OPERATION_NOT_INITIALIZED};
 
-use super::{Entry, Objects, Value};
+use super::{AttributeValue, ObjectEntry, Objects};
 use crate::app::App;
 use crate::rv::{Result, Rv};
 
@@ -14,7 +14,7 @@ impl Objects {
     ///
     /// A value that the token keeps to itself matches nothing.
     pub fn find(&self, template: &Attributes, logged_in: bool) -> Vec<u64> {
-        let matches = |entry: &Arc<Entry>| {
+        let matches = |entry: &Arc<ObjectEntry>| {
             let visible = logged_in || entry.is_token() || !entry.is_private();
             (visible && entry.matches(template)).then_some(entry.handle)
         };
@@ -55,14 +55,14 @@ impl App {
     }
 }
 
-impl Entry {
+impl ObjectEntry {
     fn matches(&self, template: &Attributes) -> bool {
         template
             .0
             .iter()
             .all(|wanted| match self.value(wanted.kind) {
-                Value::Known(value) => *value == *wanted.value,
-                Value::Sensitive | Value::Unknown => false,
+                AttributeValue::Known(value) => *value == *wanted.value,
+                AttributeValue::Sensitive | AttributeValue::Unknown => false,
             })
     }
 }

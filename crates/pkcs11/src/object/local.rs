@@ -7,7 +7,7 @@ use hsmux_token::{Attributes, Class};
 use super::template::is_token;
 use crate::rv::{Result, Rv};
 
-/// Whether an object needs no member to hold it. A public key that this process cannot compute with does.
+/// True if an object needs no member. A public key that this process cannot compute with does.
 pub fn is_local(class: Class, template: &Attributes) -> bool {
     let is_open = matches!(class, Class::PUBLIC_KEY | Class::CERTIFICATE | Class::DATA);
     is_open && !is_token(template) && unchecked_kind(template).is_none()

@@ -4,14 +4,14 @@ mod catalogue;
 mod change;
 mod entry;
 mod find;
+mod handles;
 mod local;
-mod numbers;
 mod store;
 pub mod template;
 
 pub(crate) use local::complete as complete_here;
 pub(crate) use template::is_token;
 
-pub use catalogue::Catalogue;
-pub use entry::{Entry, Home, Value};
+pub use catalogue::CatalogueView;
+pub use entry::{AttributeValue, ObjectEntry, ObjectLocation};
 pub use store::Objects;

@@ -8,17 +8,17 @@ use hsmux_token::ck::CKR_OBJECT_HANDLE_INVALID;
 use hsmux_token::sync::{Mutex, RwLock};
 use hsmux_token::{Attributes, Made, NameMap};
 
-use super::numbers::Numbers;
-use super::{Catalogue, Entry, Home};
+use super::handles::HandleNumbers;
+use super::{CatalogueView, ObjectEntry, ObjectLocation};
 use crate::backend::Backend;
 use crate::rv::{Result, Rv};
 
 /// Reading takes no lock that a call to the backend is made under.
 #[derive(Default)]
 pub struct Objects {
-    catalogue: ArcSwap<Catalogue>,
-    session: RwLock<NameMap<u64, Arc<Entry>>>,
-    numbers: Mutex<Numbers>,
+    catalogue: ArcSwap<CatalogueView>,
+    session: RwLock<NameMap<u64, Arc<ObjectEntry>>>,
+    numbers: Mutex<HandleNumbers>,
     /// Views are asked for in this order, and an older one never takes the place of a newer.
     asked: AtomicU64,
     shown: Mutex<u64>,
@@ -26,7 +26,7 @@ pub struct Objects {
 
 impl Objects {
     /// The catalogue as it was read last.
-    pub fn catalogue(&self) -> Guard<Arc<Catalogue>> {
+    pub fn catalogue(&self) -> Guard<Arc<CatalogueView>> {
         self.catalogue.load()
     }
 
@@ -56,14 +56,14 @@ impl Objects {
         if *shown < turn {
             *shown = turn;
             let old = self.catalogue.load();
-            let new = Catalogue::new(view, &old, &mut self.numbers.lock());
+            let new = CatalogueView::new(view, &old, &mut self.numbers.lock());
             self.catalogue.store(Arc::new(new));
         }
         Ok(())
     }
 
     /// The object of a handle.
-    pub fn get(&self, handle: u64) -> Result<Arc<Entry>> {
+    pub fn get(&self, handle: u64) -> Result<Arc<ObjectEntry>> {
         if let Some(entry) = self.catalogue.load().get(handle) {
             return Ok(Arc::clone(entry));
         }
@@ -79,7 +79,11 @@ impl Objects {
         let Some(object) = made.session else {
             return self.adopt_token(made);
         };
-        self.insert(Home::Member(object), session, made.object.attributes)
+        self.insert(
+            ObjectLocation::Member(object),
+            session,
+            made.object.attributes,
+        )
     }
 
     fn adopt_token(&self, made: Made) -> u64 {
@@ -93,14 +97,14 @@ impl Objects {
     }
 
     /// A handle for a session object.
-    pub fn insert(&self, home: Home, session: u64, attributes: Attributes) -> u64 {
+    pub fn insert(&self, location: ObjectLocation, session: u64, attributes: Attributes) -> u64 {
         let handle = self.numbers.lock().fresh();
-        self.put(Entry::new(handle, home, session, attributes));
+        self.put(ObjectEntry::new(handle, location, session, attributes));
         handle
     }
 
     /// Puts a session object in the place of the one with its handle.
-    pub fn put(&self, entry: Entry) {
+    pub fn put(&self, entry: ObjectEntry) {
         self.session.write().insert(entry.handle, Arc::new(entry));
     }
 
@@ -110,7 +114,7 @@ impl Objects {
     }
 
     /// Takes out every session object that `goes`.
-    pub fn remove_all(&self, goes: impl Fn(&Entry) -> bool) -> Vec<Arc<Entry>> {
+    pub fn remove_all(&self, goes: impl Fn(&ObjectEntry) -> bool) -> Vec<Arc<ObjectEntry>> {
         if self.session.read().is_empty() {
             return Vec::new();
         }
@@ -126,7 +130,7 @@ impl Objects {
     }
 
     /// Session objects, in no order.
-    pub(super) fn of_sessions(&self) -> Vec<Arc<Entry>> {
+    pub(super) fn of_sessions(&self) -> Vec<Arc<ObjectEntry>> {
         self.session.read().values().map(Arc::clone).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! What a template may say.
+//! Rules for templates.
 
 use hsmux_token::ck::*;
 use hsmux_token::{Attributes, Class};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use hsmux_token::{Error, Hash, KeyKind, Kind, Mechanism, Oaep, Outcome, Params, Result, ck};
 
-use super::key::Key;
-use super::value::Value;
+use super::key::ProviderKey;
+use super::value::ParamValue;
 use super::{names, scheme};
 use crate::crypt::{Function, init_refusal};
 
@@ -25,7 +25,7 @@ const TLS_PADDING: i64 = 7;
 /// Key, direction and padding, as far as they have been said.
 #[derive(Clone, Default)]
 pub struct RsaCipher {
-    key: Option<Arc<Key>>,
+    key: Option<Arc<ProviderKey>>,
     deciphers: bool,
     padding: RsaPadding,
     hash: Option<Hash>,
@@ -43,7 +43,7 @@ enum RsaPadding {
 
 impl RsaCipher {
     /// Begins anew, with another key or with the one that it has, and with the usual padding.
-    pub fn begin(&mut self, key: Option<Arc<Key>>, deciphers: bool) -> Result<()> {
+    pub fn begin(&mut self, key: Option<Arc<ProviderKey>>, deciphers: bool) -> Result<()> {
         let key = key.or_else(|| self.key.take());
         *self = Self {
             key,
@@ -61,7 +61,7 @@ impl RsaCipher {
     }
 
     /// Takes a parameter; what is not known means nothing here.
-    pub fn set(&mut self, name: &CStr, value: &Value) -> Result<()> {
+    pub fn set(&mut self, name: &CStr, value: &ParamValue) -> Result<()> {
         if name == names::PAD_MODE {
             self.padding = padding(value)?;
         } else if name == names::DIGEST {
@@ -69,23 +69,23 @@ impl RsaCipher {
         } else if name == names::MGF1_DIGEST {
             self.mgf = Some(scheme::hash(value)?);
         } else if name == names::OAEP_LABEL
-            && let Value::Bytes(label) = value
+            && let ParamValue::Bytes(label) = value
         {
             self.label = label.to_vec();
         }
         Ok(())
     }
 
-    /// What a parameter is now; `None` of one that is not known here.
-    pub fn get(&self, name: &CStr) -> Option<Value<'_>> {
+    /// The value of a parameter; `None` for an unknown one.
+    pub fn get(&self, name: &CStr) -> Option<ParamValue<'_>> {
         let (hash, mgf) = self.hashes();
         if name == names::PAD_MODE {
             let row = PADDINGS.iter().find(|row| row.0 == self.padding)?;
-            Some(Value::Text(row.2))
+            Some(ParamValue::Text(row.2))
         } else if name == names::DIGEST {
-            names::of_hash(hash).map(Value::Text)
+            names::of_hash(hash).map(ParamValue::Text)
         } else if name == names::MGF1_DIGEST {
-            names::of_hash(mgf).map(Value::Text)
+            names::of_hash(mgf).map(ParamValue::Text)
         } else {
             None
         }
@@ -96,7 +96,7 @@ impl RsaCipher {
         self.key.as_ref().map_or(0, |key| key.max_len())
     }
 
-    /// Enciphers or deciphers; nobody is asked to where there may be too little room.
+    /// Enciphers or deciphers; a token is asked only if there is enough room for the answer.
     pub fn run(&self, data: &[u8], room: usize) -> Result<Vec<u8>> {
         let len = self.max_len();
         if room < len {
@@ -180,14 +180,14 @@ impl RsaCipher {
         (hash, self.mgf.unwrap_or(hash))
     }
 
-    fn key(&self) -> Result<&Key> {
+    fn key(&self) -> Result<&ProviderKey> {
         self.key
             .as_deref()
             .ok_or_else(|| invalid("no key to encipher or decipher with"))
     }
 }
 
-fn padding(value: &Value) -> Result<RsaPadding> {
+fn padding(value: &ParamValue) -> Result<RsaPadding> {
     if value.int() == Some(TLS_PADDING) {
         let message = "the TLS client enciphers to the RSA key: a token would tell attackers which paddings are good; \
                        offer suites with ECDHE alone (-cipher ECDHE, ssl_ciphers ECDHE)";
@@ -211,7 +211,7 @@ mod tests {
 
     use super::*;
 
-    fn said(params: &[(&CStr, Value)]) -> Mechanism {
+    fn said(params: &[(&CStr, ParamValue)]) -> Mechanism {
         let mut cipher = RsaCipher::default();
         for (name, value) in params {
             cipher.set(name, value).unwrap();
@@ -222,16 +222,19 @@ mod tests {
     /// As texts and as numbers.
     #[test]
     fn oaep_has_the_parameters_that_were_said() {
-        for padding in [Value::Text("oaep"), Value::Int(4)] {
+        for padding in [ParamValue::Text("oaep"), ParamValue::Int(4)] {
             let padding = (names::PAD_MODE, padding);
             let usual = said(std::slice::from_ref(&padding));
             assert_eq!(usual.kind, ck::CKM_RSA_PKCS_OAEP);
             assert_eq!(usual.params, Params::Oaep(Oaep::sha1()));
-            let digest = (names::DIGEST, Value::Text("SHA256"));
+            let digest = (names::DIGEST, ParamValue::Text("SHA256"));
             let sha256 = said(&[padding.clone(), digest.clone()]);
             assert_eq!(sha256.params, Params::Oaep(Oaep::sha256()));
-            let mask = (names::MGF1_DIGEST, Value::Text("SHA1"));
-            let label = (names::OAEP_LABEL, Value::Bytes(Cow::Borrowed(b"label")));
+            let mask = (names::MGF1_DIGEST, ParamValue::Text("SHA1"));
+            let label = (
+                names::OAEP_LABEL,
+                ParamValue::Bytes(Cow::Borrowed(b"label")),
+            );
             let all = said(&[padding, digest, mask, label]);
             let expected = Oaep {
                 mgf: ck::CKG_MGF1_SHA1,
@@ -245,7 +248,7 @@ mod tests {
     /// libssl's way to decipher a client's secret would ask the token about an attacker's paddings.
     #[test]
     fn tls_is_refused_before_any_decryption() {
-        let padding = Value::Int(TLS_PADDING);
+        let padding = ParamValue::Int(TLS_PADDING);
         let refused = RsaCipher::default().set(names::PAD_MODE, &padding);
         let why = refused.unwrap_err().to_string();
         assert!(why.contains("suites with ECDHE"), "{why}");
@@ -278,7 +281,7 @@ mod tests {
     fn parameters_that_a_token_refuses_are_named() {
         let mut cipher = RsaCipher::default();
         for (name, value) in [(names::PAD_MODE, "oaep"), (names::DIGEST, "SHA384")] {
-            cipher.set(name, &Value::Text(value)).unwrap();
+            cipher.set(name, &ParamValue::Text(value)).unwrap();
         }
         let refused = Error::vendor("C_DecryptInit", ck::CKR_MECHANISM_PARAM_INVALID);
         let said = cipher.failed(refused).to_string();

@@ -10,31 +10,31 @@ use hsmux_token::{Error, Kind, Result, Secret, Uri};
 use hsmux_wire::View;
 
 use super::find;
-use super::key::{Key, Private};
+use super::key::{PoolPrivateKey, ProviderKey};
 use crate::backend::Backend;
 use crate::mechanisms::Mechanisms;
-use crate::place::Place;
-use crate::setup::{self, Source};
+use crate::process_local::ProcessLocal;
+use crate::setup::{self, PoolLocation};
 
-/// What one activation of the provider knows.
-pub struct Context {
-    source: Source,
-    line: Place<Line>,
-    /// With which each process logs in.
+/// The state of one activation of the provider.
+pub struct ProviderContext {
+    source: PoolLocation,
+    connection: ProcessLocal<ProcessBackend>,
+    /// The PIN with which each process logs in.
     pin: ArcSwapOption<Secret>,
     /// Why no key was found the last time.
     said: Mutex<String>,
 }
 
 /// A process's backend.
-struct Line {
+struct ProcessBackend {
     backend: Box<dyn Backend>,
     logged_in: AtomicBool,
-    refused: Mutex<Option<Refused>>,
+    refused: Mutex<Option<RefusedPin>>,
 }
 
 /// The PIN that was refused last.
-struct Refused {
+struct RefusedPin {
     pin: Secret,
     error: Error,
     since: Instant,
@@ -43,18 +43,18 @@ struct Refused {
 /// So long a refused PIN is not shown again: decoders ask for each family of keys, and many keys have the same PIN.
 const PAUSE: Duration = Duration::from_secs(1);
 
-impl Refused {
+impl RefusedPin {
     fn is_of(&self, pin: &Secret) -> bool {
         self.pin.expose() == pin.expose() && self.since.elapsed() < PAUSE
     }
 }
 
-impl Context {
+impl ProviderContext {
     /// The pool at its source; nothing is read or connected to before it is needed.
-    pub fn new(source: Source) -> Self {
+    pub fn new(source: PoolLocation) -> Self {
         Self {
             source,
-            line: Place::empty(),
+            connection: ProcessLocal::empty(),
             pin: ArcSwapOption::empty(),
             said: Mutex::default(),
         }
@@ -62,36 +62,36 @@ impl Context {
 
     /// Runs a call on the backend of this process, which has logged in if there is a PIN.
     pub fn with<T>(&self, call: impl FnOnce(&dyn Backend) -> Result<T>) -> Result<T> {
-        self.on_line(|line| {
-            self.show_pin(line)?;
-            call(&*line.backend)
+        self.on_backend(|connection| {
+            self.show_pin(connection)?;
+            call(&*connection.backend)
         })
     }
 
-    fn on_line<T>(&self, call: impl FnOnce(&Line) -> Result<T>) -> Result<T> {
+    fn on_backend<T>(&self, call: impl FnOnce(&ProcessBackend) -> Result<T>) -> Result<T> {
         loop {
-            if let Some(line) = &*self.line.get() {
-                return call(line);
+            if let Some(connection) = &*self.connection.get() {
+                return call(connection);
             }
-            self.line.put(|| Line::new(&self.source))?;
+            self.connection.put(|| ProcessBackend::new(&self.source))?;
         }
     }
 
     /// A PIN that was right once and is refused now is not shown again: who loads a key brings another.
-    fn show_pin(&self, line: &Line) -> Result<()> {
+    fn show_pin(&self, connection: &ProcessBackend) -> Result<()> {
         let pin = self.pin.load();
         let Some(known) = &*pin else {
             return Ok(());
         };
-        line.login(known).inspect_err(|error| {
+        connection.login(known).inspect_err(|error| {
             if error.kind() == Kind::PinIncorrect {
                 self.pin.compare_and_swap(&pin, None);
             }
         })
     }
 
-    /// Says on standard error why no key was found: OpenSSL clears what its decoders have said, and haproxy would have
-    /// nothing to say. Once, for they ask for each family of keys.
+    /// Says on standard error why no key was found. OpenSSL clears the errors of its decoders, and haproxy would have
+    /// nothing to report. It is said once, since each family of keys is asked for.
     pub fn say<T>(&self, found: &Result<T>) {
         let say = match found {
             Ok(_) => String::new(),
@@ -109,7 +109,7 @@ impl Context {
     }
 
     /// The key that a URI names.
-    pub fn find(self: &Arc<Self>, uri: &Uri) -> Result<Key> {
+    pub fn find(self: &Arc<Self>, uri: &Uri) -> Result<ProviderKey> {
         let seen = self.view()?;
         let view = if seen.logged_in {
             seen
@@ -120,8 +120,8 @@ impl Context {
         let found = find::one(&view, uri)?;
         let public = find::public(&view, found, uri)?;
         let offered = Mechanisms::new(&view.info);
-        let private = Private::new(Arc::clone(self), found.clone(), uri, offered);
-        Ok(Key {
+        let private = PoolPrivateKey::new(Arc::clone(self), found.clone(), uri, offered);
+        Ok(ProviderKey {
             public,
             private: Some(private),
         })
@@ -129,10 +129,10 @@ impl Context {
 
     /// Shows the pool with a PIN, which is kept for the processes to come if it is the right one.
     fn log_in(&self, pin: Secret) -> Result<View> {
-        self.on_line(|line| {
+        self.on_backend(|connection| {
             // A daemon that has come back may have been given another PIN.
-            line.logged_in.store(false, Ordering::Release);
-            line.login(&pin)
+            connection.logged_in.store(false, Ordering::Release);
+            connection.login(&pin)
         })?;
         self.pin.store(Some(Arc::new(pin)));
         self.view()
@@ -144,8 +144,8 @@ impl Context {
     }
 }
 
-impl Line {
-    fn new(source: &Source) -> Result<Self> {
+impl ProcessBackend {
+    fn new(source: &PoolLocation) -> Result<Self> {
         Ok(Self {
             backend: setup::backend(source, true)?,
             logged_in: AtomicBool::new(false),
@@ -167,7 +167,7 @@ impl Line {
         }
         self.backend.login(pin.clone()).inspect_err(|error| {
             if error.kind() == Kind::PinIncorrect {
-                *refused = Some(Refused {
+                *refused = Some(RefusedPin {
                     pin: pin.clone(),
                     error: error.clone(),
                     since: Instant::now(),

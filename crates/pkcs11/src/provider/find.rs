@@ -1,4 +1,4 @@
-//! What a reference's URI means in what the pool shows.
+//! Search of a reference's URI among the pool's objects.
 
 use std::path::Path;
 

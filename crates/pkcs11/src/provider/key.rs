@@ -4,41 +4,41 @@ use std::borrow::Cow;
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use hsmux_software::{PublicKey, Values};
+use hsmux_software::{PublicKey, PublicValues};
 use hsmux_token::{
     Attributes, Error, KeyKind, Kind, Mechanism, Object, Operation, Outcome, Result, Uri, ck,
 };
 
-use super::context::Context;
+use super::context::ProviderContext;
 use super::names;
-use super::value::Value;
-use crate::crypt::{Active, Function};
+use super::value::ParamValue;
+use crate::crypt::{ActiveOperation, Function};
 use crate::mechanisms::Mechanisms;
-use crate::object::{Entry, Home};
+use crate::object::{ObjectEntry, ObjectLocation};
 
 /// A public key, and the private one where it is the pool's.
-pub struct Key {
+pub struct ProviderKey {
     /// The public key.
     pub public: PublicKey,
     /// The private key.
-    pub private: Option<Private>,
+    pub private: Option<PoolPrivateKey>,
 }
 
-/// What the pool knows a private key by, in any process.
-pub struct Private {
-    context: Arc<Context>,
-    entry: Arc<Entry>,
+/// The pool's description of a private key, valid in any process.
+pub struct PoolPrivateKey {
+    context: Arc<ProviderContext>,
+    entry: Arc<ObjectEntry>,
     uri: Uri,
     offered: Mechanisms,
 }
 
-impl Private {
+impl PoolPrivateKey {
     /// A key of the pool, and what it was found by.
-    pub fn new(context: Arc<Context>, key: Object, uri: &Uri, offered: Mechanisms) -> Self {
-        let home = Home::Token(key.id);
+    pub fn new(context: Arc<ProviderContext>, key: Object, uri: &Uri, offered: Mechanisms) -> Self {
+        let location = ObjectLocation::Token(key.id);
         Self {
             context,
-            entry: Arc::new(Entry::new(0, home, 0, key.attributes)),
+            entry: Arc::new(ObjectEntry::new(0, location, 0, key.attributes)),
             uri: Uri {
                 pin_source: None,
                 ..uri.clone()
@@ -52,11 +52,11 @@ impl Private {
         &self.uri
     }
 
-    /// Begins a signature or a decryption; nobody is asked for anything.
-    pub fn begin(&self, function: Function, mechanism: Mechanism) -> Result<Active> {
+    /// Begins a signature or a decryption; the pool is not asked yet.
+    pub fn begin(&self, function: Function, mechanism: Mechanism) -> Result<ActiveOperation> {
         let key = Arc::clone(&self.entry);
         let name = mechanism.name();
-        let begun = Active::keyed(function, mechanism, key, &self.offered);
+        let begun = ActiveOperation::keyed(function, mechanism, key, &self.offered);
         begun.map_err(|rv| {
             let call = match function {
                 Function::Decrypt => "C_DecryptInit",
@@ -72,9 +72,12 @@ impl Private {
     }
 }
 
-impl Key {
+impl ProviderKey {
     /// A public key from OpenSSL's parameters; `None` where they are not those of one.
-    pub fn import<'v>(kind: KeyKind, value: impl Fn(&CStr) -> Option<Value<'v>>) -> Option<Self> {
+    pub fn import<'v>(
+        kind: KeyKind,
+        value: impl Fn(&CStr) -> Option<ParamValue<'v>>,
+    ) -> Option<Self> {
         let attributes = match kind {
             KeyKind::Rsa => Attributes::default()
                 .with_number(ck::CKA_KEY_TYPE, ck::CKK_RSA)
@@ -92,11 +95,15 @@ impl Key {
         })
     }
 
-    /// The public key for another provider; its curve alone, where not even the `public` key is asked for.
+    /// The public key for another provider; only its curve, if not even the `public` key is asked for.
     ///
-    /// Of a private key nothing is given: a copy of the public half alone would be taken for the whole, and OpenSSL
-    /// would sign with it in its own provider.
-    pub fn exported(&self, private: bool, public: bool) -> Result<Vec<(&'static CStr, Value<'_>)>> {
+    /// A private key is never exported: OpenSSL would take the public half alone for the whole key, and sign with it
+    /// in its own provider.
+    pub fn exported(
+        &self,
+        private: bool,
+        public: bool,
+    ) -> Result<Vec<(&'static CStr, ParamValue<'_>)>> {
         if let Some(key) = self.private.as_ref().filter(|_| private) {
             let message = format!(
                 "{}: the private key stays in the pool; -pubout writes its public key, and -text -noout shows it",
@@ -111,22 +118,22 @@ impl Key {
         Ok(values)
     }
 
-    /// What it says of itself; `None` for what it does not know.
-    pub fn describe(&self, name: &CStr) -> Option<Value<'_>> {
+    /// The value of a parameter of the key; `None` for an unknown one.
+    pub fn describe(&self, name: &CStr) -> Option<ParamValue<'_>> {
         if name == names::BITS {
-            return Some(Value::size(self.public.bits()));
+            return Some(ParamValue::size(self.public.bits()));
         }
         if name == names::SECURITY_BITS {
-            return Some(Value::size(self.security_bits()));
+            return Some(ParamValue::size(self.security_bits()));
         }
         if name == names::MAX_SIZE {
-            return Some(Value::size(self.max_len()));
+            return Some(ParamValue::size(self.max_len()));
         }
         if name == names::DEFAULT_DIGEST {
-            return Some(Value::Text("SHA256"));
+            return Some(ParamValue::Text("SHA256"));
         }
         if name == names::POINT_FORMAT && self.public.kind() == KeyKind::Ec {
-            return Some(Value::Text("uncompressed"));
+            return Some(ParamValue::Text("uncompressed"));
         }
         let name = if name == names::ENCODED_POINT {
             names::POINT
@@ -138,16 +145,16 @@ impl Key {
     }
 
     /// The public key as OpenSSL's parameters.
-    pub fn public_values(&self) -> Vec<(&'static CStr, Value<'_>)> {
+    pub fn public_values(&self) -> Vec<(&'static CStr, ParamValue<'_>)> {
         match self.public.values() {
-            Values::Rsa { modulus, exponent } => vec![
-                (names::MODULUS, Value::Number(modulus.into())),
-                (names::EXPONENT, Value::Number(exponent.into())),
+            PublicValues::Rsa { modulus, exponent } => vec![
+                (names::MODULUS, ParamValue::Number(modulus.into())),
+                (names::EXPONENT, ParamValue::Number(exponent.into())),
             ],
-            Values::Point(point) => {
+            PublicValues::Point(point) => {
                 let curve = self.public.curve().map(names::of_curve);
-                let group = curve.map(|curve| (names::GROUP, Value::Text(curve)));
-                let point = (names::POINT, Value::Bytes(Cow::Borrowed(point)));
+                let group = curve.map(|curve| (names::GROUP, ParamValue::Text(curve)));
+                let point = (names::POINT, ParamValue::Bytes(Cow::Borrowed(point)));
                 group.into_iter().chain([point]).collect()
             }
         }
@@ -182,9 +189,9 @@ impl Key {
     }
 }
 
-fn bytes(value: Value<'_>) -> Option<Vec<u8>> {
+fn bytes(value: ParamValue<'_>) -> Option<Vec<u8>> {
     match value {
-        Value::Number(bytes) | Value::Bytes(bytes) => Some(bytes.into_owned()),
+        ParamValue::Number(bytes) | ParamValue::Bytes(bytes) => Some(bytes.into_owned()),
         _ => None,
     }
 }

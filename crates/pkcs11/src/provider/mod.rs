@@ -1,12 +1,12 @@
 //! The same library as a provider of OpenSSL 3: private keys in files that only name them.
 //!
-//! For programs that read their keys from PEM files, haproxy first of all: the file has a reference
+//! For programs that read their keys from PEM files, haproxy first of all. The file has a reference
 //! ([`hsmux_software::reference`]) in place of the key. The provider decodes it, signs and deciphers with the key,
-//! and shows its public half. Whatever else is done with public keys is left to OpenSSL's own provider.
+//! and shows its public half. OpenSSL's own provider does everything else with public keys.
 //!
-//! As `crate::entry` is for PKCS#11, `entry` is the thin shell with the pointers. Beneath it a `key::Key` holds what
-//! the key is, no handle and no connection, so that it serves in a fork's child as in its parent; and
-//! `context::Context` has the way to the pool, for each process its own.
+//! `entry` is the thin shell with the pointers, as `crate::entry` is for PKCS#11. A `key::ProviderKey` describes the
+//! key without a handle or a connection: it works in a fork's child as in its parent. `context::ProviderContext` has
+//! the connection to the pool, one for each process.
 
 #[allow(unsafe_code)]
 pub mod entry;

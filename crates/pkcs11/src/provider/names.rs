@@ -1,4 +1,4 @@
-//! What OpenSSL calls things (openssl/core_names.h), and what tokens do.
+//! Names of OpenSSL (openssl/core_names.h), and their PKCS#11 counterparts.
 
 use std::ffi::CStr;
 
@@ -7,22 +7,22 @@ use hsmux_token::Hash;
 /// The provider's own name.
 pub const PROVIDER: &CStr = c"hsmux";
 
-/// What a DER decoder gives and takes between PEM and the key.
+/// The data type that a DER decoder passes on between PEM and the key.
 pub const STRUCTURE: &CStr = c"hsmux-reference";
 
 /// OSSL_PKEY_PARAM_*: what a key says of itself.
 pub const BITS: &CStr = c"bits";
 /// How hard it is to break.
 pub const SECURITY_BITS: &CStr = c"security-bits";
-/// Of a signature.
+/// The longest signature, in bytes.
 pub const MAX_SIZE: &CStr = c"max-size";
-/// The digest where nobody says another.
+/// The digest if the program names none.
 pub const DEFAULT_DIGEST: &CStr = c"default-digest";
 /// RSA's modulus.
 pub const MODULUS: &CStr = c"n";
 /// RSA's exponent.
 pub const EXPONENT: &CStr = c"e";
-/// What only a private key has: RSA's exponent, the number on a curve.
+/// Private values: RSA's exponent, the number on a curve.
 pub const PRIVATE: [&CStr; 2] = [c"d", c"priv"];
 /// The curve.
 pub const GROUP: &CStr = c"group";

@@ -4,8 +4,8 @@ use zeroize::Zeroizing;
 
 /// A block.
 #[derive(PartialEq, Eq, Debug)]
-pub struct Block {
-    /// What stands behind BEGIN.
+pub struct PemBlock {
+    /// The label behind BEGIN.
     pub label: String,
     /// The lines between, if it is of the label that was asked for.
     pub body: String,
@@ -14,7 +14,7 @@ pub struct Block {
 /// Reads up to the end of the next block and no further: what follows is the next one's to read.
 ///
 /// `line` gives a line each time, and none at the end. The lines of other blocks, which may be keys, are not kept.
-pub fn next(wanted: &str, mut line: impl FnMut() -> Option<Zeroizing<String>>) -> Option<Block> {
+pub fn next(wanted: &str, mut line: impl FnMut() -> Option<Zeroizing<String>>) -> Option<PemBlock> {
     let label = loop {
         if let Some(label) = boundary(&line()?, "BEGIN") {
             break label.to_owned();
@@ -24,7 +24,7 @@ pub fn next(wanted: &str, mut line: impl FnMut() -> Option<Zeroizing<String>>) -
     loop {
         let line = line()?;
         if boundary(&line, "END") == Some(&label) {
-            return Some(Block { label, body });
+            return Some(PemBlock { label, body });
         }
         if label == wanted {
             body += &line;
@@ -56,7 +56,7 @@ mod tests {
             next("THING", line)
         };
         let block = |label: &str, body: &str| {
-            Some(Block {
+            Some(PemBlock {
                 label: label.into(),
                 body: body.into(),
             })

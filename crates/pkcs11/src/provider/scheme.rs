@@ -6,24 +6,26 @@ use hsmux_software::PublicKey;
 use hsmux_token::{Error, Hash, KeyKind, Kind, Mechanism, Params, Pss, Result, ck};
 
 use super::names;
-use super::value::Value;
+use super::value::ParamValue;
 
 /// RSA_PKCS1_PADDING and RSA_PKCS1_PSS_PADDING (openssl/rsa.h).
-const PADDINGS: [(Padding, i64, &str); 2] =
-    [(Padding::Pkcs1, 1, "pkcs1"), (Padding::Pss, 6, "pss")];
+const PADDINGS: [(SignaturePadding, i64, &str); 2] = [
+    (SignaturePadding::Pkcs1, 1, "pkcs1"),
+    (SignaturePadding::Pss, 6, "pss"),
+];
 
 /// Digest and padding, as far as they have been said.
 #[derive(Clone, Default, Debug)]
-pub struct Scheme {
+pub struct SignatureScheme {
     /// The digest.
     pub hash: Option<Hash>,
-    padding: Padding,
-    salt: Salt,
+    padding: SignaturePadding,
+    salt: SaltLength,
     mgf: Option<Hash>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-enum Padding {
+enum SignaturePadding {
     #[default]
     Pkcs1,
     Pss,
@@ -31,20 +33,20 @@ enum Padding {
 
 /// Bytes of salt; RSA_PSS_SALTLEN_* (EVP_PKEY_CTX_set_rsa_pss_saltlen(3)).
 #[derive(Clone, Copy, Default, Debug)]
-enum Salt {
+enum SaltLength {
     /// As many as the digest has.
     Digest,
     /// As many as the key has room for.
     Most,
-    /// The digest's, if there is room: OpenSSL's own default from 3.1 on, for tokens may refuse more (FIPS 186-5,
-    /// section 5.4).
+    /// The digest's, if there is room. This is OpenSSL's own default from 3.1 on, since tokens may refuse more (FIPS
+    /// 186-5, section 5.4).
     #[default]
     MostOfDigest,
     Bytes(u64),
 }
 
-impl Scheme {
-    /// What is usual, with a digest.
+impl SignatureScheme {
+    /// The default scheme with a digest.
     pub fn with(hash: Option<Hash>) -> Self {
         Self {
             hash,
@@ -59,7 +61,7 @@ impl Scheme {
     }
 
     /// Takes a parameter; what is not known means nothing here.
-    pub fn set(&mut self, name: &CStr, value: &Value) -> Result<()> {
+    pub fn set(&mut self, name: &CStr, value: &ParamValue) -> Result<()> {
         if name == names::DIGEST {
             self.hash = Some(hash(value)?);
         } else if name == names::MGF1_DIGEST {
@@ -75,8 +77,10 @@ impl Scheme {
     /// The mechanism for a key: one that `hashes`, or the one that takes a digest.
     pub fn mechanism(&self, key: &PublicKey, hashes: bool) -> Result<Mechanism> {
         let (raw, params) = match (key.kind(), self.padding) {
-            (KeyKind::Rsa, Padding::Pkcs1) => (ck::CKM_RSA_PKCS, Params::None),
-            (KeyKind::Rsa, Padding::Pss) => (ck::CKM_RSA_PKCS_PSS, Params::Pss(self.pss(key)?)),
+            (KeyKind::Rsa, SignaturePadding::Pkcs1) => (ck::CKM_RSA_PKCS, Params::None),
+            (KeyKind::Rsa, SignaturePadding::Pss) => {
+                (ck::CKM_RSA_PKCS_PSS, Params::Pss(self.pss(key)?))
+            }
             _ => (ck::CKM_ECDSA, Params::None),
         };
         let kind = if hashes {
@@ -93,10 +97,10 @@ impl Scheme {
         let room = (key.bits() - 1).div_ceil(8) as u64;
         let most = room.saturating_sub(hash.len() as u64 + 2);
         let salt = match self.salt {
-            Salt::Digest => hash.len() as u64,
-            Salt::Most => most,
-            Salt::MostOfDigest => most.min(hash.len() as u64),
-            Salt::Bytes(bytes) => bytes,
+            SaltLength::Digest => hash.len() as u64,
+            SaltLength::Most => most,
+            SaltLength::MostOfDigest => most.min(hash.len() as u64),
+            SaltLength::Bytes(bytes) => bytes,
         };
         Ok(Pss {
             hash: hash.mechanism(),
@@ -121,7 +125,7 @@ fn hashing(hash: Hash, raw: u64) -> Result<u64> {
 }
 
 /// The digest of a name.
-pub fn hash(value: &Value) -> Result<Hash> {
+pub fn hash(value: &ParamValue) -> Result<Hash> {
     let known = value.text().and_then(names::hash);
     known.ok_or_else(|| {
         invalid(format!(
@@ -130,22 +134,23 @@ pub fn hash(value: &Value) -> Result<Hash> {
     })
 }
 
-fn padding(value: &Value) -> Result<Padding> {
-    let is =
-        |row: &&(Padding, i64, &str)| value.int() == Some(row.1) || value.text() == Some(row.2);
+fn padding(value: &ParamValue) -> Result<SignaturePadding> {
+    let is = |row: &&(SignaturePadding, i64, &str)| {
+        value.int() == Some(row.1) || value.text() == Some(row.2)
+    };
     let known = PADDINGS.iter().find(is);
     let known =
         known.ok_or_else(|| invalid(format!("padding {value}: there are pkcs1 and pss")))?;
     Ok(known.0)
 }
 
-fn salt(value: &Value) -> Result<Salt> {
+fn salt(value: &ParamValue) -> Result<SaltLength> {
     let number = value.int().or_else(|| value.text()?.parse().ok());
     match (number, value.text()) {
-        (Some(-1), _) | (_, Some("digest")) => Some(Salt::Digest),
-        (Some(-2 | -3), _) | (_, Some("auto" | "max")) => Some(Salt::Most),
-        (Some(-4), _) | (_, Some("auto-digestmax")) => Some(Salt::MostOfDigest),
-        (Some(bytes), _) => u64::try_from(bytes).ok().map(Salt::Bytes),
+        (Some(-1), _) | (_, Some("digest")) => Some(SaltLength::Digest),
+        (Some(-2 | -3), _) | (_, Some("auto" | "max")) => Some(SaltLength::Most),
+        (Some(-4), _) | (_, Some("auto-digestmax")) => Some(SaltLength::MostOfDigest),
+        (Some(bytes), _) => u64::try_from(bytes).ok().map(SaltLength::Bytes),
         _ => None,
     }
     .ok_or_else(|| invalid(format!("saltlen {value}: not a length of salt")))
@@ -171,8 +176,8 @@ mod tests {
         PublicKey::from_attributes(&attributes).unwrap()
     }
 
-    fn scheme(said: &[(&CStr, Value)]) -> Scheme {
-        let mut scheme = Scheme::default();
+    fn scheme(said: &[(&CStr, ParamValue)]) -> SignatureScheme {
+        let mut scheme = SignatureScheme::default();
         for (name, value) in said {
             scheme.set(name, value).unwrap();
         }
@@ -182,16 +187,16 @@ mod tests {
     /// As libssl says it, by texts, and as others may, by numbers.
     #[test]
     fn pss_is_said_in_two_ways() {
-        let digest = (names::DIGEST, Value::Text("SHA2-384"));
+        let digest = (names::DIGEST, ParamValue::Text("SHA2-384"));
         let texts = [
             digest.clone(),
-            (names::PAD_MODE, Value::Text("pss")),
-            (names::SALT, Value::Text("digest")),
+            (names::PAD_MODE, ParamValue::Text("pss")),
+            (names::SALT, ParamValue::Text("digest")),
         ];
         let numbers = [
             digest,
-            (names::PAD_MODE, Value::Int(6)),
-            (names::SALT, Value::Int(-1)),
+            (names::PAD_MODE, ParamValue::Int(6)),
+            (names::SALT, ParamValue::Int(-1)),
         ];
         for said in [texts, numbers] {
             let mechanism = scheme(&said).mechanism(&rsa(2048), true).unwrap();
@@ -220,9 +225,9 @@ mod tests {
             (2048, "0", 0),
         ] {
             let scheme = scheme(&[
-                (names::DIGEST, Value::Text("SHA256")),
-                (names::PAD_MODE, Value::Text("pss")),
-                (names::SALT, Value::Text(said)),
+                (names::DIGEST, ParamValue::Text("SHA256")),
+                (names::PAD_MODE, ParamValue::Text("pss")),
+                (names::SALT, ParamValue::Text(said)),
             ]);
             let Params::Pss(pss) = scheme.mechanism(&rsa(bits), false).unwrap().params else {
                 panic!("PSS");
@@ -234,16 +239,16 @@ mod tests {
     #[test]
     fn what_cannot_be_done_is_refused() {
         for (name, value) in [
-            (names::DIGEST, Value::Text("MD5-SHA1")),
-            (names::PAD_MODE, Value::Text("none")),
-            (names::PAD_MODE, Value::Int(3)),
-            (names::SALT, Value::Text("much")),
-            (names::SALT, Value::Int(-7)),
+            (names::DIGEST, ParamValue::Text("MD5-SHA1")),
+            (names::PAD_MODE, ParamValue::Text("none")),
+            (names::PAD_MODE, ParamValue::Int(3)),
+            (names::SALT, ParamValue::Text("much")),
+            (names::SALT, ParamValue::Int(-7)),
         ] {
-            let refused = Scheme::default().set(name, &value);
+            let refused = SignatureScheme::default().set(name, &value);
             assert!(refused.is_err(), "{name:?}: {value:?}");
         }
-        let without_digest = Scheme::default().mechanism(&rsa(2048), true);
+        let without_digest = SignatureScheme::default().mechanism(&rsa(2048), true);
         assert!(without_digest.is_err());
     }
 }

@@ -7,29 +7,29 @@ use std::sync::Arc;
 use hsmux_software::{csr, prehashed_input};
 use hsmux_token::{Error, KeyKind, Kind, Result};
 
-use super::key::{Key, Private};
+use super::key::{PoolPrivateKey, ProviderKey};
 use super::names;
-use super::scheme::Scheme;
-use super::value::Value;
-use crate::crypt::{Active, Function};
+use super::scheme::SignatureScheme;
+use super::value::ParamValue;
+use crate::crypt::{ActiveOperation, Function};
 use crate::rv::Rv;
 
-/// What OpenSSL has a context for; it copies one for each signature that it asks for.
+/// The state of an OpenSSL context; OpenSSL copies one for each signature.
 #[derive(Clone, Default)]
-pub struct Signing {
-    key: Option<Arc<Key>>,
-    scheme: Scheme,
+pub struct SignatureOperation {
+    key: Option<Arc<ProviderKey>>,
+    scheme: SignatureScheme,
     hashes: bool,
     /// From the first data on.
-    active: Option<Active>,
+    active: Option<ActiveOperation>,
 }
 
-impl Signing {
+impl SignatureOperation {
     /// Begins anew, with another key or with the one that it has, and with the padding that is the usual one; what
     /// comes is hashed here (`hashes`), or is a digest.
     pub fn begin(
         &mut self,
-        key: Option<Arc<Key>>,
+        key: Option<Arc<ProviderKey>>,
         digest: Option<&str>,
         hashes: bool,
     ) -> Result<()> {
@@ -39,33 +39,36 @@ impl Signing {
         self.private()?;
         self.active = None;
         self.hashes = hashes;
-        self.scheme = Scheme::with(self.scheme.hash);
+        self.scheme = SignatureScheme::with(self.scheme.hash);
         if let Some(digest) = digest.filter(|name| !name.is_empty()) {
-            self.scheme.set(names::DIGEST, &Value::Text(digest))?;
+            self.scheme.set(names::DIGEST, &ParamValue::Text(digest))?;
         }
         Ok(())
     }
 
     /// Takes a parameter; what is not known means nothing here.
-    pub fn set(&mut self, name: &CStr, value: &Value) -> Result<()> {
+    pub fn set(&mut self, name: &CStr, value: &ParamValue) -> Result<()> {
         self.scheme.set(name, value)
     }
 
-    /// What a parameter is now; `None` of one that is not known here.
-    pub fn get(&self, name: &CStr) -> Result<Option<Value<'_>>> {
+    /// The value of a parameter; `None` for an unknown one.
+    pub fn get(&self, name: &CStr) -> Result<Option<ParamValue<'_>>> {
         Ok(if name == names::DIGEST {
-            self.scheme.hash.and_then(names::of_hash).map(Value::Text)
+            self.scheme
+                .hash
+                .and_then(names::of_hash)
+                .map(ParamValue::Text)
         } else if name == names::PAD_MODE {
-            self.scheme.padding().map(Value::Text)
+            self.scheme.padding().map(ParamValue::Text)
         } else if name == names::ALGORITHM_ID {
-            Some(Value::Bytes(self.algorithm()?.into()))
+            Some(ParamValue::Bytes(self.algorithm()?.into()))
         } else {
             None
         })
     }
 
-    /// The DER of the AlgorithmIdentifier. Where there is none that is an error: OpenSSL's ASN1_item_sign_ctx and CMS
-    /// do not look whether they were given one.
+    /// The DER of the AlgorithmIdentifier. A missing one is an error here: OpenSSL's ASN1_item_sign_ctx and CMS do
+    /// not check that they got one.
     fn algorithm(&self) -> Result<Vec<u8>> {
         let public = &self.key.as_ref().ok_or_else(no_key)?.public;
         let mechanism = self.scheme.mechanism(public, true)?;
@@ -88,7 +91,7 @@ impl Signing {
         self.active()?.feed(part).map_err(refused)
     }
 
-    /// The signature of all parts and the `last`, as X.509 has it; nobody is asked for one that may not fit.
+    /// The signature of all parts and the `last`, in the form of X.509; the pool is asked only if the answer fits.
     pub fn finish(&mut self, last: &[u8], room: usize) -> Result<Vec<u8>> {
         fits(self.max_len(), room)?;
         let last = self.input(last)?;
@@ -100,8 +103,8 @@ impl Signing {
         csr::signature_value(mechanism, &signature)
     }
 
-    /// What a mechanism that does not hash takes of a digest: in a DigestInfo, or as much of it as a curve's order
-    /// has (FIPS 186-5, section 6.4.1).
+    /// The input of a mechanism that does not hash: a DigestInfo, or as much of the digest as a curve's order has
+    /// (FIPS 186-5, section 6.4.1).
     fn input<'a>(&self, data: &'a [u8]) -> Result<Cow<'a, [u8]>> {
         if self.hashes {
             return Ok(data.into());
@@ -121,7 +124,7 @@ impl Signing {
         }
     }
 
-    fn active(&mut self) -> Result<&mut Active> {
+    fn active(&mut self) -> Result<&mut ActiveOperation> {
         if self.active.is_none() {
             let key = self.key.as_ref().ok_or_else(no_key)?;
             let mechanism = self.scheme.mechanism(&key.public, self.hashes)?;
@@ -130,7 +133,7 @@ impl Signing {
         self.active.as_mut().ok_or_else(no_key)
     }
 
-    fn private(&self) -> Result<&Private> {
+    fn private(&self) -> Result<&PoolPrivateKey> {
         let private = self.key.as_ref().and_then(|key| key.private.as_ref());
         private.ok_or_else(no_key)
     }

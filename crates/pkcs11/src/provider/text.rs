@@ -2,16 +2,16 @@
 
 use std::fmt::Write;
 
-use hsmux_software::Values;
+use hsmux_software::PublicValues;
 
-use super::key::Key;
+use super::key::ProviderKey;
 use super::names;
 
 /// Octets in a line.
 const WIDTH: usize = 15;
 
 /// The public values, and for a private key where that is.
-pub fn of(key: &Key) -> String {
+pub fn of(key: &ProviderKey) -> String {
     let bits = key.public.bits();
     let mut text = match &key.private {
         Some(private) => format!(
@@ -21,11 +21,11 @@ pub fn of(key: &Key) -> String {
         None => format!("Public-Key: ({bits} bit)\n"),
     };
     match key.public.values() {
-        Values::Rsa { modulus, exponent } => {
+        PublicValues::Rsa { modulus, exponent } => {
             number(&mut text, "Modulus", &modulus);
             number(&mut text, "Exponent", &exponent);
         }
-        Values::Point(point) => {
+        PublicValues::Point(point) => {
             octets(&mut text, "pub", point);
             if let Ok(curve) = key.public.curve() {
                 let name = names::of_curve(curve);

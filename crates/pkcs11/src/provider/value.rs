@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::ffi::CStr;
 use std::fmt;
 
-/// What a parameter has, or is to have.
+/// The value of a parameter.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Value<'a> {
+pub enum ParamValue<'a> {
     /// A number that fits.
     Int(i64),
     /// A positive number of any length, big-endian.
@@ -20,7 +20,7 @@ pub enum Value<'a> {
 }
 
 /// As an error names it.
-impl fmt::Display for Value<'_> {
+impl fmt::Display for ParamValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self, self.text()) {
             (_, Some(text)) => f.write_str(text),
@@ -31,7 +31,7 @@ impl fmt::Display for Value<'_> {
     }
 }
 
-impl Value<'_> {
+impl ParamValue<'_> {
     /// A length, or another number of the kind.
     pub fn size(size: usize) -> Self {
         Self::Int(i64::try_from(size).unwrap_or(i64::MAX))

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hsmux_pkcs11::backend::Embedded;
+use hsmux_pkcs11::backend::EmbeddedBackend;
 use hsmux_pkcs11::entry::*;
 use hsmux_pkcs11::library;
 use hsmux_token::ck::*;
@@ -15,7 +15,7 @@ use crate::soft::{Soft, soft};
 
 pub const PIN: &[u8] = b"2468";
 pub const SLOT: CK_SLOT_ID = 1;
-/// What buffers are filled with, to see what was not written.
+/// The fill of buffers, which shows the bytes that were not written.
 pub const FILL: u8 = 0xee;
 
 pub type Handle = CK_ULONG;
@@ -50,7 +50,7 @@ pub fn library() -> Library {
 pub fn initialise(soft: &Soft) -> Answer {
     let token = soft.token.clone();
     let pin = Secret::new(PIN.to_vec());
-    let backend = Embedded::new(token, Some(pin), Duration::from_secs(60));
+    let backend = EmbeddedBackend::new(token, Some(pin), Duration::from_secs(60));
     library::initialise(|| Ok(Box::new(backend))).map_err(|rv| rv.0)
 }
 
@@ -286,5 +286,5 @@ pub fn wanted(class: u64, label: &str) -> Attributes {
         .with(CKA_LABEL, label.as_bytes().to_vec())
 }
 
-/// A pointer to nothing, for calls that must say so.
+/// A null pointer, for calls that must refuse it.
 pub const NOTHING: *const u8 = null();

@@ -1,4 +1,4 @@
-//! What OpenSSL signs with: contexts of the provider's, one for each signature.
+//! OpenSSL's signature contexts of the provider, one for each signature.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};

@@ -21,7 +21,7 @@ impl Function {
     }
 }
 
-/// What may come first.
+/// The calls that may come first.
 trait First {
     fn first(handle: Handle) -> Self;
 }
@@ -99,14 +99,14 @@ macro_rules! with_2_40 {
     };
 }
 
-/// What C_GetFunctionList gives.
+/// The list of C_GetFunctionList.
 pub fn of_2_40() -> Vec<Function> {
     let mut list = null_mut();
     ok(unsafe { C_GetFunctionList(&mut list) }).unwrap();
     with_2_40!(list:)
 }
 
-/// What the newest interface has.
+/// The list of the newest interface.
 pub fn of_3_0() -> Vec<Function> {
     let mut interface = null_mut();
     ok(unsafe { C_GetInterface(null_mut(), null_mut(), &mut interface, 0) }).unwrap();

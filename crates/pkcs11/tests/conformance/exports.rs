@@ -10,7 +10,7 @@ fn built() -> PathBuf {
     folder.join("libhsmux_pkcs11.so")
 }
 
-/// What a program of binutils says of it.
+/// The output of a program of binutils for it.
 fn of_built(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).arg(built()).output();
     let output = output.expect("a program of binutils");

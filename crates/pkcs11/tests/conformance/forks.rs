@@ -104,7 +104,7 @@ fn a_child_is_not_initialised_and_may_initialise() {
     drop(parent);
 }
 
-/// What PKCS#11 lets work without C_Initialize (3.0, section 5.4).
+/// The functions that PKCS#11 lets work without C_Initialize (3.0, section 5.4).
 const BEFORE_INITIALIZE: &[&str] = &[
     "C_Initialize",
     "C_GetFunctionList",
@@ -119,7 +119,7 @@ fn every_function_tells_a_child_that_it_is_not_initialised() {
     functions.extend(every::of_3_0());
     functions.retain(|function| !BEFORE_INITIALIZE.contains(&function.name));
     assert_eq!(functions.len(), (68 - 2) + (92 - 4));
-    // A child of its own for each: the first call of a child is the one that finds what it has inherited.
+    // A new child for each: the first call of a child finds the inherited state.
     for function in &functions {
         let name = function.name;
         let told = || function.on(s.0) == CKR_CRYPTOKI_NOT_INITIALIZED;

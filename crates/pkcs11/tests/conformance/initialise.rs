@@ -8,7 +8,7 @@ use hsmux_token::ck::*;
 
 use crate::calls::*;
 
-/// What C_Initialize says to arguments; it is finalised again if it was content.
+/// The result of C_Initialize for arguments; after a success it is finalised again.
 fn initialise_with(arguments: CK_C_INITIALIZE_ARGS) -> CK_RV {
     let _turn = alone();
     let mut arguments = arguments;
@@ -40,7 +40,7 @@ fn mutexes(flags: CK_FLAGS) -> CK_C_INITIALIZE_ARGS {
 
 #[test]
 fn arguments_are_looked_at() {
-    // A socket where nobody listens is no reason to refuse.
+    // A socket without a listener is no reason to refuse.
     let folder = tempfile::tempdir().unwrap();
     unsafe { std::env::set_var("HSMUX_SOCKET", folder.path().join("none")) };
     let none = CK_C_INITIALIZE_ARGS::default();

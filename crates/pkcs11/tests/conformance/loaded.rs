@@ -64,7 +64,7 @@ impl Place {
         file(&uri)
     }
 
-    /// What the provider makes of a file: a key of this family.
+    /// The key of this family that the provider makes of a file.
     pub fn load(&self, file: &str, family: &str) -> Option<Key<'_>> {
         let mut bio = Bio(file.as_bytes());
         let decoder = self.openssl.fetch(DECODER, "DER", "input=pem");
@@ -84,7 +84,7 @@ impl Place {
         })
     }
 
-    /// What a decoder gives by this name; a reference is loaded at once, as OpenSSL does.
+    /// The result of a decoder of this name; a reference is loaded at once, as OpenSSL does.
     fn decode(
         &self,
         decoder: Table,
@@ -187,7 +187,7 @@ impl Key<'_> {
             let mut len = 0;
             good &= finish(context, null_mut(), &raw mut len, 0) == 1;
             let mut signature = vec![0; len];
-            // OpenSSL signs with a copy, so that more data may follow.
+            // OpenSSL signs with a copy: more data may follow.
             let copy = table.get::<unsafe extern "C" fn(*const c_void) -> *mut c_void>(17)(context);
             good &= finish(copy, signature.as_mut_ptr(), &raw mut len, signature.len()) == 1;
             table.get::<Free>(16)(copy);

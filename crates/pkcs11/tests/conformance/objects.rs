@@ -143,7 +143,7 @@ fn data_of_a_session_lives_here_and_dies_with_it() {
     assert_eq!(library.calls(), before, "no token knows of it");
 }
 
-/// What NSS signs TLS handshakes with: as a member's object it would be bound to that member.
+/// NSS signs TLS handshakes with such copies: a member's object would bind them to that member.
 #[test]
 fn a_sessions_copy_of_a_private_key_is_that_key_by_another_handle() {
     let library = library();

@@ -96,7 +96,7 @@ struct Core {
     errors: Mutex<Vec<String>>,
 }
 
-/// What a decoder reads from.
+/// The input of a decoder.
 pub struct Bio<'a>(pub &'a [u8]);
 
 impl OpenSsl {
@@ -161,7 +161,7 @@ impl OpenSsl {
         assert!(errors.iter().any(|error| error.contains(why)), "{errors:?}");
     }
 
-    /// What has been put into the queue of errors since the last time.
+    /// The new entries in the queue of errors.
     pub fn errors(&self) -> Vec<String> {
         std::mem::take(&mut self.core.errors.lock().unwrap())
     }

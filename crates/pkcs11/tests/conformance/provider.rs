@@ -137,7 +137,7 @@ fn a_forks_child_signs_by_itself() {
     assert!(key.verifies(&signature));
 }
 
-/// What threads call at the same time, as OpenSSL does with a key.
+/// The calls of threads at the same time, as OpenSSL makes them with one key.
 #[derive(Clone, Copy)]
 struct Shared<'a>(&'a dyn Fn() -> bool);
 
@@ -218,7 +218,7 @@ fn a_private_key_of_another_is_not_imported() {
     place.openssl.said("that provider uses it");
 }
 
-/// A program that gets nothing is told why, also by functions that `openssl` does not call in vain.
+/// A program learns the reason of a failure, also from functions that `openssl` never calls without success.
 #[test]
 fn every_refusal_has_a_reason() {
     type Get = unsafe extern "C" fn(*mut c_void, *mut Param) -> c_int;

@@ -1,4 +1,4 @@
-//! What does not go together is refused at Init, by name, and costs no token anything.
+//! Refusals at Init, by name, without a call to a token.
 
 use hsmux_pkcs11::entry::*;
 use hsmux_token::ck::*;
@@ -101,7 +101,7 @@ fn oaep_without_a_parameter_is_left_to_the_member() {
         assert_eq!(s.init(begin, plain(CKM_RSA_PKCS_OAEP), key), Ok(()));
         assert_eq!(library.calls(), before + 1);
     }
-    // The member enciphers, too: nobody else knows by which hash it would decipher.
+    // The member enciphers as well: only it knows the hash by which it would decipher.
     let before = library.calls();
     assert_eq!(twice(s.whole(C_Encrypt, b"text")), Ok(OAEP.to_vec()));
     assert_eq!(library.calls(), before + 1);
@@ -175,7 +175,7 @@ fn a_session_that_is_none_is_told_from_everything() {
     assert_eq!(none.close(), Err(CKR_SESSION_HANDLE_INVALID));
 }
 
-/// Of PKCS#11 3.0, sections 5.9, 5.11, 5.14 and 5.16: the list has them all, and none is offered.
+/// PKCS#11 3.0, sections 5.9, 5.11, 5.14 and 5.16: the list has all of them, and none is offered.
 #[test]
 fn message_functions_say_that_they_are_missing() {
     let _library = library();

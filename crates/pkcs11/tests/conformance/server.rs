@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use hsmux_pkcs11::backend::Daemon;
+use hsmux_pkcs11::backend::DaemonBackend;
 use hsmux_pkcs11::library;
 use hsmux_token::{Error, Kind, Operation, Result, Token};
 use hsmux_wire::{
@@ -170,5 +170,5 @@ impl Conversation for Talk {
 pub fn initialise(path: &Path) -> crate::calls::Answer {
     let endpoint = Endpoint::Unix(PathBuf::from(path));
     let patience = Duration::from_secs(60);
-    library::initialise(|| Ok(Box::new(Daemon::new(endpoint, patience)?))).map_err(|rv| rv.0)
+    library::initialise(|| Ok(Box::new(DaemonBackend::new(endpoint, patience)?))).map_err(|rv| rv.0)
 }

@@ -1,5 +1,5 @@
-//! A token in memory with real P-256 signatures, and toys for the rest: a block cipher that adds a
-//! constant, a MAC that is a digest. What matters is what the module asks of it.
+//! A token in memory with real P-256 signatures. Its cipher adds a constant and its MAC is a digest: tests look only
+//! at the operations that the module asks for.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -229,7 +229,7 @@ fn bytes(bytes: Vec<u8>) -> Outcome {
     Outcome::Bytes(bytes.into())
 }
 
-/// What the token makes of any text.
+/// The token's output for a text.
 pub const OAEP: [u8; 128] = [0x66; 128];
 
 fn use_key(verb: Verb, mechanism: &Mechanism, data: &[u8]) -> Result<Outcome> {

@@ -1,4 +1,4 @@
-//! Many threads: each with a session of its own, and some with one that they share.
+//! Many threads: each with its own session, and some that share one.
 
 use hsmux_pkcs11::entry::*;
 use hsmux_token::Mechanism;

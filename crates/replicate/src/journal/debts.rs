@@ -1,18 +1,18 @@
 //! Debts that later changes have cancelled: what was deleted meanwhile is not made any more, and data that was renamed
 //! is fetched by its new name.
 
-use super::State;
-use crate::work::Work;
+use super::JournalState;
+use crate::member_task::MemberTask;
 use hsmux_state::json::{Cbor, Name};
 use hsmux_token::{Class, ObjectId};
 use std::collections::{BTreeMap, BTreeSet};
 
-impl State {
-    /// Takes out what would be done in vain, or can never be done.
+impl JournalState {
+    /// Cancels debts that a later change has made useless, or that can never be paid.
     pub(super) fn cancel_debts(&mut self) {
         let mut cancelled = BTreeSet::new();
         for owed in self.owed.values_mut() {
-            let mut ahead = Ahead {
+            let mut ahead = LaterFate {
                 tombstones: &self.tombstones,
                 fates: BTreeMap::new(),
                 models: BTreeSet::new(),
@@ -42,7 +42,7 @@ impl State {
 
 /// The later fate of objects on one member, by its debts and by the tombstones. Debts are reviewed from the last to
 /// the first.
-struct Ahead<'a> {
+struct LaterFate<'a> {
     tombstones: &'a BTreeMap<Name, u64>,
     /// The last name of an object; nothing if it is deleted.
     fates: BTreeMap<ObjectId, Option<ObjectId>>,
@@ -50,14 +50,14 @@ struct Ahead<'a> {
     models: BTreeSet<ObjectId>,
 }
 
-impl Ahead<'_> {
-    /// The work as it is still owed.
-    fn review(&mut self, change: u64, work: Work) -> Option<Work> {
+impl LaterFate<'_> {
+    /// The task as it is still owed.
+    fn review(&mut self, change: u64, work: MemberTask) -> Option<MemberTask> {
         match &work {
-            Work::Remove { objects } => {
+            MemberTask::Remove { objects } => {
                 self.fates.extend(objects.iter().map(|id| (*id, None)));
             }
-            Work::Set {
+            MemberTask::Set {
                 object, becomes, ..
             } if object != becomes => {
                 let fate = self.fate(change, *becomes);
@@ -66,25 +66,25 @@ impl Ahead<'_> {
                     self.models.insert(*object);
                 }
             }
-            Work::Set { .. } | Work::Sweep { .. } => {}
-            Work::Fetch { makes } => {
+            MemberTask::Set { .. } | MemberTask::Sweep { .. } => {}
+            MemberTask::Fetch { makes } => {
                 self.models.remove(makes);
                 let makes = self.fate(change, *makes)?;
-                return Some(Work::Fetch { makes });
+                return Some(MemberTask::Fetch { makes });
             }
-            Work::Copy { makes, object, .. } => {
+            MemberTask::Copy { makes, object, .. } => {
                 let is_model = self.models.remove(makes);
                 let copy = self.fate(change, *makes);
                 // Its model will not be there: data is fetched from others, and the others have the copy.
                 if object.class == Class::DATA && self.fate(change, *object).is_none() {
-                    return copy.map(|makes| Work::Fetch { makes });
+                    return copy.map(|makes| MemberTask::Fetch { makes });
                 }
                 if copy.is_none() && !is_model {
                     return None;
                 }
                 self.models.insert(*object);
             }
-            Work::Unwrap { .. } | Work::Create { .. } | Work::Install { .. } => {
+            MemberTask::Unwrap { .. } | MemberTask::Create { .. } | MemberTask::Install { .. } => {
                 let makes = work.makes();
                 let is_model = makes.iter().filter(|id| self.models.remove(*id)).count() > 0;
                 if !is_model && makes.iter().all(|id| self.fate(change, *id).is_none()) {
@@ -107,12 +107,12 @@ impl Ahead<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::{Intent, Part, Record};
+    use crate::journal::{Intent, JournalRecord, MemberPart};
     use hsmux_token::Attributes;
 
     /// Two tokens; the second is away, and owes all that is done.
     #[derive(Default)]
-    struct Bench(State);
+    struct Bench(JournalState);
 
     fn object(class: Class, name: u8) -> ObjectId {
         ObjectId::of_unidentified(class, "", &[name], b"")
@@ -127,17 +127,17 @@ mod tests {
     }
 
     impl Bench {
-        fn change(&mut self, work: &Work) {
+        fn change(&mut self, work: &MemberTask) {
             let change = self.0.last + 1;
             let names = |ids: &[ObjectId]| ids.iter().copied().map(Name).collect();
             let (makes, removes) = match work {
-                Work::Remove { objects } => (vec![], names(objects)),
-                Work::Set {
+                MemberTask::Remove { objects } => (vec![], names(objects)),
+                MemberTask::Set {
                     object, becomes, ..
                 } if object != becomes => (names(&[*becomes]), names(&[*object])),
                 work => (names(work.makes()), vec![]),
             };
-            let part = |serial: &str| Part {
+            let part = |serial: &str| MemberPart {
                 serial: serial.to_owned(),
                 works: vec![Cbor(work.clone())],
                 undo: vec![],
@@ -151,20 +151,20 @@ mod tests {
                 origins: vec![],
             };
             let serial = "here".to_owned();
-            self.0.add(Record::Intent {
+            self.0.add(JournalRecord::Intent {
                 change,
                 intent,
                 at: 1,
             });
-            self.0.add(Record::Step { change, serial });
-            self.0.add(Record::Commit { change });
+            self.0.add(JournalRecord::Step { change, serial });
+            self.0.add(JournalRecord::Commit { change });
         }
 
-        /// What is owed, in words.
+        /// The debts in words.
         fn owed(&self) -> Vec<String> {
             assert!(self.0.owed.keys().all(|serial| serial == "away"));
             let works = self.0.owed.values().flat_map(BTreeMap::values).flatten();
-            let word = |work: &Cbor<Work>| {
+            let word = |work: &Cbor<MemberTask>| {
                 let names: Vec<_> = work.0.objects().iter().map(name).collect();
                 let kind = format!("{:?}", work.0);
                 format!("{} {}", kind.split(' ').next().unwrap(), names.join(","))
@@ -178,38 +178,38 @@ mod tests {
         known.unwrap().to_string()
     }
 
-    fn fetch(makes: ObjectId) -> Work {
-        Work::Fetch { makes }
+    fn fetch(makes: ObjectId) -> MemberTask {
+        MemberTask::Fetch { makes }
     }
 
-    fn create(makes: ObjectId) -> Work {
+    fn create(makes: ObjectId) -> MemberTask {
         let template = Attributes::default();
-        Work::Create { makes, template }
+        MemberTask::Create { makes, template }
     }
 
-    fn remove(id: ObjectId) -> Work {
-        Work::Remove { objects: vec![id] }
+    fn remove(id: ObjectId) -> MemberTask {
+        MemberTask::Remove { objects: vec![id] }
     }
 
-    fn rename(object: ObjectId, becomes: ObjectId) -> Work {
+    fn rename(object: ObjectId, becomes: ObjectId) -> MemberTask {
         let template = Attributes::default();
-        Work::Set {
+        MemberTask::Set {
             object,
             becomes,
             template,
         }
     }
 
-    fn copy(object: ObjectId, makes: ObjectId) -> Work {
+    fn copy(object: ObjectId, makes: ObjectId) -> MemberTask {
         let template = Attributes::default();
-        Work::Copy {
+        MemberTask::Copy {
             makes,
             object,
             template,
         }
     }
 
-    fn owed(works: &[Work]) -> Vec<String> {
+    fn owed(works: &[MemberTask]) -> Vec<String> {
         let mut bench = Bench::default();
         for work in works {
             bench.change(work);

@@ -8,8 +8,8 @@ mod debts;
 mod record;
 mod state;
 
-pub(super) use record::{Intent, Part, Record};
-pub(super) use state::State;
+pub(super) use record::{Intent, JournalRecord, MemberPart};
+pub(super) use state::JournalState;
 
 use hsmux_state::{FileLock, LockFailed, failed};
 use hsmux_token::sync::Mutex;
@@ -19,7 +19,7 @@ use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Room that is taken on the disk before a change starts, so that it can be written to its end.
+/// Disk space reserved before a change starts, so that the change can be written to its end.
 const RESERVE: u64 = 256 * 1024;
 /// A journal is compacted when this many lines follow its snapshot.
 const COMPACT_AFTER: usize = 2_000;
@@ -30,7 +30,7 @@ const SHORT: u64 = 64 * 1024;
 /// An open journal.
 pub(super) struct Journal {
     path: PathBuf,
-    writer: Mutex<Writer>,
+    writer: Mutex<JournalWriter>,
     /// Held for as long as the journal is open: another writer is refused.
     _lock: FileLock,
 }
@@ -41,18 +41,18 @@ impl Drop for Journal {
     }
 }
 
-struct Writer {
+struct JournalWriter {
     file: File,
     len: u64,
     lines: usize,
     /// How long it was when it was last written anew.
     base: u64,
-    state: State,
+    state: JournalState,
 }
 
 /// When a record has to be on the disk.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sync {
+pub(super) enum SyncPolicy {
     /// Before the change goes on.
     Now,
     /// The next record that has to takes it along; lost, it only makes a restart undo.
@@ -70,7 +70,7 @@ impl Journal {
         hsmux_state::sync_folder(folder).map_err(|e| failed("fsync", folder, &e))?;
         let mut writer = read(file, &path)?;
         decide(&mut writer, &path)?;
-        // Of a version before, which has kept no time: it is to be on the disk.
+        // An older version has noted no times: the journal is rewritten to note them.
         writer.state.outdated |= writer.state.date_keys(seconds());
         let journal = Self {
             path,
@@ -81,7 +81,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Takes keys out of the file that nobody waits for any more; says whether some are left in it, for now.
+    /// Removes keys that no member waits for from the file; returns whether some are left in it for now.
     pub fn drop_keys(&self, at_once: bool) -> bool {
         let mut writer = self.writer.lock();
         let cheap = writer.len <= SHORT || writer.len >= 2 * writer.base;
@@ -101,7 +101,7 @@ impl Journal {
         let mut expired = self.read(|state| state.waiting_since(before));
         expired.retain(|(serial, change)| {
             let (serial, change) = (serial.clone(), *change);
-            let written = self.append(Record::Expired { change, serial }, Sync::Now);
+            let written = self.append(JournalRecord::Expired { change, serial }, SyncPolicy::Now);
             written
                 .inspect_err(|error| tracing::warn!(%error, "a wrapped key is kept for longer"))
                 .is_ok()
@@ -113,11 +113,11 @@ impl Journal {
     pub fn forget(&self, serial: &str, changes: Vec<u64>) -> Result<()> {
         changes.into_iter().try_for_each(|change| {
             let serial = serial.to_owned();
-            self.append(Record::Expired { change, serial }, Sync::Later)
+            self.append(JournalRecord::Expired { change, serial }, SyncPolicy::Later)
         })
     }
 
-    /// How long it is until keys have to go for which members wait; nothing if none does.
+    /// The time until the first waiting key has to be removed; nothing if none waits.
     pub fn expires_in(&self, life: Duration) -> Option<Duration> {
         let first = self.read(|state| state.keys_since.values().min().copied())?;
         let end = first.saturating_add(life.as_secs());
@@ -133,23 +133,27 @@ impl Journal {
         reserve(&writer, &self.path)?;
         let change = writer.state.last + 1;
         let call = call.to_owned();
-        writer.append(&self.path, Record::Begin { change, call }, Sync::Now)?;
+        writer.append(
+            &self.path,
+            JournalRecord::Begin { change, call },
+            SyncPolicy::Now,
+        )?;
         Ok(change)
     }
 
     /// Adds a record.
-    pub fn append(&self, record: Record, sync: Sync) -> Result<()> {
+    pub fn append(&self, record: JournalRecord, sync: SyncPolicy) -> Result<()> {
         self.writer.lock().append(&self.path, record, sync)
     }
 
     /// Looks at what the records add up to.
-    pub fn read<R>(&self, look: impl FnOnce(&State) -> R) -> R {
+    pub fn read<R>(&self, look: impl FnOnce(&JournalState) -> R) -> R {
         look(&self.writer.lock().state)
     }
 }
 
-impl Writer {
-    fn append(&mut self, path: &Path, record: Record, sync: Sync) -> Result<()> {
+impl JournalWriter {
+    fn append(&mut self, path: &Path, record: JournalRecord, sync: SyncPolicy) -> Result<()> {
         let mut line = serde_json::to_vec(&record).map_err(|e| damaged(path, &e.to_string()))?;
         line.push(b'\n');
         let written = self
@@ -157,11 +161,11 @@ impl Writer {
             .seek(SeekFrom::Start(self.len))
             .and_then(|_| self.file.write_all(&line))
             .and_then(|()| match sync {
-                Sync::Now => self.file.sync_data(),
-                Sync::Later => Ok(()),
+                SyncPolicy::Now => self.file.sync_data(),
+                SyncPolicy::Later => Ok(()),
             });
         if let Err(error) = written {
-            // Half a line must not stand before a later one.
+            // Cut off the half line, or a later line would follow it.
             let _ = self.file.set_len(self.len);
             return Err(failed("write", path, &error));
         }
@@ -172,19 +176,19 @@ impl Writer {
     }
 }
 
-/// What a journal adds up to that somebody else may be writing.
-pub(super) fn state(folder: &Path) -> State {
+/// The state of a journal that another process may be writing.
+pub(super) fn state(folder: &Path) -> JournalState {
     let path = folder.join("journal.jsonl");
     let read = match File::open(&path) {
         Ok(file) => sum(BufReader::new(file), &path),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return State::default(),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return JournalState::default(),
         Err(e) => Err(failed("read", &path, &e)),
     };
     match read {
         Ok(sum) => sum.state,
         Err(error) => {
             tracing::warn!(%error, "deleted objects are not known");
-            State::default()
+            JournalState::default()
         }
     }
 }
@@ -208,10 +212,10 @@ fn open(path: &Path) -> Result<File> {
 }
 
 /// Reads all lines; one that a crash has torn, at the end, is cut off.
-fn read(file: File, path: &Path) -> Result<Writer> {
-    let Sum { state, len, lines } = sum(BufReader::new(&file), path)?;
+fn read(file: File, path: &Path) -> Result<JournalWriter> {
+    let ReplayedJournal { state, len, lines } = sum(BufReader::new(&file), path)?;
     file.set_len(len).map_err(|e| failed("write", path, &e))?;
-    Ok(Writer {
+    Ok(JournalWriter {
         file,
         len,
         lines,
@@ -222,21 +226,21 @@ fn read(file: File, path: &Path) -> Result<Writer> {
 
 /// The whole lines of a journal, added up.
 #[derive(Default)]
-struct Sum {
-    state: State,
+struct ReplayedJournal {
+    state: JournalState,
     len: u64,
     lines: usize,
 }
 
-fn sum(mut lines: impl BufRead, path: &Path) -> Result<Sum> {
-    let (mut sum, mut line) = (Sum::default(), Vec::new());
+fn sum(mut lines: impl BufRead, path: &Path) -> Result<ReplayedJournal> {
+    let (mut sum, mut line) = (ReplayedJournal::default(), Vec::new());
     loop {
         line.clear();
         let read = lines
             .read_until(b'\n', &mut line)
             .map_err(|e| failed("read", path, &e))?;
         if line.last() != Some(&b'\n') {
-            // Of a version before, which has cancelled nothing.
+            // An older version has not cancelled debts.
             sum.state.cancel_debts();
             return Ok(sum);
         }
@@ -255,7 +259,7 @@ pub(super) fn seconds() -> u64 {
 }
 
 /// Finishes what enough members had done, undoes the rest.
-fn decide(writer: &mut Writer, path: &Path) -> Result<()> {
+fn decide(writer: &mut JournalWriter, path: &Path) -> Result<()> {
     let open: Vec<(u64, bool)> = writer
         .state
         .open
@@ -267,18 +271,18 @@ fn decide(writer: &mut Writer, path: &Path) -> Result<()> {
         .collect();
     for (change, finish) in open {
         let record = if finish {
-            Record::Commit { change }
+            JournalRecord::Commit { change }
         } else {
             let why = "interrupted before enough members had it".to_owned();
-            Record::Undone { change, why }
+            JournalRecord::Undone { change, why }
         };
-        writer.append(path, record, Sync::Now)?;
+        writer.append(path, record, SyncPolicy::Now)?;
     }
     Ok(())
 }
 
-/// Takes room on the disk beyond the end of the file, which stays as long as it is.
-fn reserve(writer: &Writer, path: &Path) -> Result<()> {
+/// Reserves disk space beyond the end of the file; its length stays.
+fn reserve(writer: &JournalWriter, path: &Path) -> Result<()> {
     use rustix::io::Errno;
     let flags = rustix::fs::FallocateFlags::KEEP_SIZE;
     match rustix::fs::fallocate(&writer.file, flags, writer.len, RESERVE) {
@@ -289,21 +293,21 @@ fn reserve(writer: &Writer, path: &Path) -> Result<()> {
 }
 
 /// All that a journal says, in one line.
-fn snapshot(state: &State) -> serde_json::Result<Vec<u8>> {
+fn snapshot(state: &JournalState) -> serde_json::Result<Vec<u8>> {
     let state = Box::new(state.clone());
-    let mut line = serde_json::to_vec(&Record::Snapshot { state })?;
+    let mut line = serde_json::to_vec(&JournalRecord::Snapshot { state })?;
     line.push(b'\n');
     Ok(line)
 }
 
-/// The one line that these lines come to, for fuzz targets; `None` where they are damaged.
+/// The one line that replaces these lines, for fuzz targets; `None` if they are damaged.
 pub(super) fn compacted(lines: &[u8]) -> Option<Vec<u8>> {
     let read = sum(lines, Path::new("journal")).ok()?;
     snapshot(&read.state).ok()
 }
 
 /// Puts one line in place of all.
-fn compact(writer: &mut Writer, path: &Path) -> Result<()> {
+fn compact(writer: &mut JournalWriter, path: &Path) -> Result<()> {
     writer.state.forget_old_tombstones();
     let line = snapshot(&writer.state).map_err(|e| damaged(path, &e.to_string()))?;
     let replaced = hsmux_state::replace(path, &line, 0o600);

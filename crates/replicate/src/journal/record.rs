@@ -1,7 +1,7 @@
 //! The lines of the journal.
 
-use super::State;
-use crate::work::Work;
+use super::JournalState;
+use crate::member_task::MemberTask;
 use hsmux_state::json::{Cbor, Name};
 use hsmux_token::Attributes;
 use serde::{Deserialize, Serialize};
@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 /// One line. The number of a change grows by one with each, over restarts.
 #[derive(Serialize, Deserialize, Debug)]
 #[serde(tag = "record", rename_all = "snake_case")]
-pub(crate) enum Record {
+pub(crate) enum JournalRecord {
     /// All that earlier lines said: the first line of a compacted journal.
-    Snapshot { state: Box<State> },
+    Snapshot { state: Box<JournalState> },
     /// The token that was last behind a member's name.
     Seen { member: String, serial: String },
     /// A change is about to start; nothing has been touched.
     Begin { change: u64, call: String },
-    /// What the change will do; no token object has been touched.
+    /// The intent of the change; no token object has been touched.
     Intent {
         change: u64,
         intent: Intent,
@@ -44,12 +44,12 @@ pub(crate) enum Record {
 /// A change, as every member that has a part in it needs it.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub(crate) struct Intent {
-    /// The PKCS#11 call, for people.
+    /// The PKCS#11 call, for messages.
     pub call: String,
     /// So many members must have done it.
     pub need: usize,
-    /// Who does what.
-    pub parts: Vec<Part>,
+    /// The parts of the members.
+    pub parts: Vec<MemberPart>,
     /// Objects that are there after it.
     pub makes: Vec<Name>,
     /// Objects that are gone after it.
@@ -60,7 +60,7 @@ pub(crate) struct Intent {
 }
 
 impl Intent {
-    /// Whether keys are in it, wrapped.
+    /// True if it holds wrapped keys.
     pub fn has_keys(&self) -> bool {
         let works = self.parts.iter().flat_map(|part| &part.works);
         works.into_iter().any(|work| work.0.has_key())
@@ -69,11 +69,11 @@ impl Intent {
 
 /// One member's part in a change.
 #[derive(Serialize, Deserialize, Clone, Debug)]
-pub(crate) struct Part {
+pub(crate) struct MemberPart {
     /// The token.
     pub serial: String,
-    /// What it does.
-    pub works: Vec<Cbor<Work>>,
-    /// What takes that back; nothing for a deletion, which is always finished.
-    pub undo: Vec<Cbor<Work>>,
+    /// The tasks.
+    pub works: Vec<Cbor<MemberTask>>,
+    /// The tasks that undo them; empty for a deletion, which is always finished.
+    pub undo: Vec<Cbor<MemberTask>>,
 }

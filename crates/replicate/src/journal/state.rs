@@ -1,8 +1,8 @@
-//! What the lines of a journal add up to.
+//! The state that the lines of a journal add up to.
 
-use super::record::{Intent, Part, Record};
+use super::record::{Intent, JournalRecord, MemberPart};
+use crate::member_task::MemberTask;
 use crate::origin;
-use crate::work::Work;
 use hsmux_state::json::{Cbor, Name};
 use hsmux_token::{Attributes, Object, ObjectId};
 use serde::{Deserialize, Serialize};
@@ -14,17 +14,17 @@ const TOMBSTONES: usize = 20_000;
 
 /// The sum of all records.
 #[derive(Serialize, Deserialize, Clone, Default, Debug)]
-pub(crate) struct State {
+pub(crate) struct JournalState {
     /// The number of the last change.
     pub last: u64,
     /// Serial numbers by the names of the members.
     pub serials: BTreeMap<String, String>,
     /// Changes that were not decided.
     #[serde(deserialize_with = "numbered::map")]
-    pub open: BTreeMap<u64, Open>,
+    pub open: BTreeMap<u64, OpenChange>,
     /// By serial number and change: what a member has to do when it returns.
     #[serde(deserialize_with = "numbered::maps")]
-    pub owed: BTreeMap<String, BTreeMap<u64, Vec<Cbor<Work>>>>,
+    pub owed: BTreeMap<String, BTreeMap<u64, Vec<Cbor<MemberTask>>>>,
     /// Deleted objects and the change that deleted them: they are not served, whoever brings them.
     #[serde(with = "pairs")]
     pub tombstones: BTreeMap<Name, u64>,
@@ -37,56 +37,57 @@ pub(crate) struct State {
     /// Changes with wrapped keys that somebody still waits for, and when they were written.
     #[serde(default, deserialize_with = "numbered::map")]
     pub keys_since: BTreeMap<u64, u64>,
-    /// Lines have wrapped keys that nobody waits for any more.
+    /// True if lines have wrapped keys that no member waits for.
     #[serde(skip)]
     pub outdated: bool,
 }
 
 /// A change that was not decided, and who has done its part.
 #[derive(Serialize, Deserialize, Clone, Debug)]
-pub(crate) struct Open {
+pub(crate) struct OpenChange {
     pub intent: Intent,
     pub done: BTreeSet<String>,
 }
 
-impl State {
+impl JournalState {
     /// Adds one record.
-    pub fn add(&mut self, record: Record) {
+    pub fn add(&mut self, record: JournalRecord) {
         match record {
-            Record::Snapshot { state } => *self = *state,
-            Record::Seen { member, serial } => {
+            JournalRecord::Snapshot { state } => *self = *state,
+            JournalRecord::Seen { member, serial } => {
                 self.serials.insert(member, serial);
             }
-            Record::Begin { change, .. } => self.last = self.last.max(change),
-            Record::Intent { change, intent, at } => {
+            JournalRecord::Begin { change, .. } => self.last = self.last.max(change),
+            JournalRecord::Intent { change, intent, at } => {
                 self.last = self.last.max(change);
                 if intent.has_keys() {
                     self.keys_since.insert(change, at);
                 }
                 let done = BTreeSet::new();
-                self.open.insert(change, Open { intent, done });
+                self.open.insert(change, OpenChange { intent, done });
             }
-            Record::Step { change, serial } => {
+            JournalRecord::Step { change, serial } => {
                 if let Some(open) = self.open.get_mut(&change) {
                     open.done.insert(serial);
                 }
             }
-            Record::Commit { change } => {
+            JournalRecord::Commit { change } => {
                 self.commit(change);
                 self.settle_keys(change);
             }
-            Record::Undone { change, .. } => {
+            JournalRecord::Undone { change, .. } => {
                 self.undo(change);
                 self.settle_keys(change);
             }
-            Record::Applied { change, serial } | Record::Expired { change, serial } => {
+            JournalRecord::Applied { change, serial }
+            | JournalRecord::Expired { change, serial } => {
                 self.applied(change, &serial);
                 self.settle_keys(change);
             }
-            Record::Unexplained { objects } => {
+            JournalRecord::Unexplained { objects } => {
                 self.origins.retain(|name, _| !objects.contains(name));
             }
-            Record::Placed { serial, objects } => {
+            JournalRecord::Placed { serial, objects } => {
                 for name in objects {
                     self.tombstones.remove(&name);
                     self.placed.entry(name).or_default().insert(serial.clone());
@@ -96,7 +97,7 @@ impl State {
     }
 
     fn commit(&mut self, change: u64) {
-        let Some(Open { intent, done }) = self.open.remove(&change) else {
+        let Some(OpenChange { intent, done }) = self.open.remove(&change) else {
             return;
         };
         // An object that the same change removes and makes stays.
@@ -124,7 +125,7 @@ impl State {
             let placed = self.placed.entry(*name).or_default();
             placed.extend(intent.parts.iter().map(|part| part.serial.clone()));
         }
-        for Part { serial, works, .. } in intent.parts {
+        for MemberPart { serial, works, .. } in intent.parts {
             if !done.contains(&serial) {
                 self.owe(serial, change, works);
             }
@@ -135,7 +136,7 @@ impl State {
     }
 
     fn undo(&mut self, change: u64) {
-        let Some(Open { intent, .. }) = self.open.remove(&change) else {
+        let Some(OpenChange { intent, .. }) = self.open.remove(&change) else {
             return;
         };
         // An object that some member had before is not the change's to bury.
@@ -145,12 +146,12 @@ impl State {
                 self.tombstones.insert(*name, change);
             }
         }
-        for Part { serial, undo, .. } in intent.parts {
+        for MemberPart { serial, undo, .. } in intent.parts {
             self.owe(serial, change, undo);
         }
     }
 
-    fn owe(&mut self, serial: String, change: u64, works: Vec<Cbor<Work>>) {
+    fn owe(&mut self, serial: String, change: u64, works: Vec<Cbor<MemberTask>>) {
         if !works.is_empty() {
             self.owed.entry(serial).or_default().insert(change, works);
         }
@@ -171,7 +172,7 @@ impl State {
             return;
         }
         self.outdated = true;
-        let waits = |works: &BTreeMap<u64, Vec<Cbor<Work>>>| {
+        let waits = |works: &BTreeMap<u64, Vec<Cbor<MemberTask>>>| {
             let works = works.get(&change).into_iter().flatten();
             works.into_iter().any(|work| work.0.has_key())
         };
@@ -180,7 +181,7 @@ impl State {
         }
     }
 
-    /// Keys for which nobody has written since when they are waited for are so from now on; says whether there are some.
+    /// Dates waiting keys that have no date yet; returns whether there are some.
     pub fn date_keys(&mut self, now: u64) -> bool {
         let mut undated = BTreeSet::new();
         for (change, works) in self.owed.values().flatten() {
@@ -194,7 +195,7 @@ impl State {
         !undated.is_empty()
     }
 
-    /// Whether an object was deleted, or its making undone: it is not served, whoever brings it.
+    /// True if an object was deleted, or its creation undone: it is not served by any member.
     pub fn is_tombstoned(&self, object: &ObjectId) -> bool {
         self.tombstones.contains_key(&Name(*object))
     }

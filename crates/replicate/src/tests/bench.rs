@@ -1,6 +1,6 @@
 //! SoftHSM tokens in a folder of their own, as the members of a pool that only remembers.
 
-use crate::{Coordinator, Member, Members};
+use crate::{Coordinator, Member, PoolMembers};
 use hsmux_module::{ModuleToken, Options};
 use hsmux_token::ck::*;
 use hsmux_token::sync::Mutex;
@@ -17,8 +17,8 @@ const FOLDER: &str = "HSMUX_TEST_TOKENS";
 const MODULE: &str = "/usr/lib/softhsm/libsofthsm2.so";
 const PIN: &str = "123456";
 
-/// Runs a test's body in a process of its own, with SoftHSM tokens of its own: SoftHSM takes its
-/// configuration from the environment. `test` is the path of the calling test.
+/// Runs a test's body in a separate process with SoftHSM tokens: SoftHSM takes its configuration from the
+/// environment. `test` is the path of the calling test.
 pub fn in_own_process(test: &str, tokens: &[&str], body: impl FnOnce(&Path)) {
     if let Some(folder) = std::env::var_os(FOLDER) {
         return body(Path::new(&folder));
@@ -143,7 +143,7 @@ impl Bench {
 pub struct Pool {
     pub members: Mutex<Vec<Member>>,
     pub away: Mutex<Vec<String>>,
-    /// What the pool was told to be gone, with the member.
+    /// The objects that were reported as gone, with the member.
     pub gone: Mutex<Vec<(String, ObjectId)>>,
 }
 
@@ -159,7 +159,7 @@ impl Pool {
     }
 }
 
-impl Members for Pool {
+impl PoolMembers for Pool {
     fn members(&self) -> Vec<Member> {
         let away = self.away.lock();
         let mut members = self.members.lock().clone();

@@ -1,8 +1,8 @@
-//! What reaches all members, and what reaches none.
+//! Changes that reach all members, and changes that reach none.
 
 use super::bench::{Tampered, WithoutSerial, of_class, pair, secret};
 use super::{Bench, in_own_process};
-use crate::members::Present;
+use crate::members::PresentMember;
 use hsmux_token::ck::*;
 use hsmux_token::{Attributes, Class, Error, Kind, Operation, Token};
 use std::sync::Arc;
@@ -112,7 +112,7 @@ fn too_few_members_refuse_a_change_before_it_begins() {
             let error = bench.change(&pair(false, "x")).unwrap_err();
             assert_eq!(error.kind(), Kind::TooFewMembers, "{error}");
             assert!(bench.everywhere().is_empty());
-            // Nobody knows hsm1 and hsm2 yet; two members are enough.
+            // hsm1 is away and unknown; two members are enough.
             bench.pool.returns("hsm2");
             bench.make(&pair(false, "y"));
             let holdings = bench.holdings();
@@ -134,7 +134,7 @@ fn certificates_and_data_come_change_and_go() {
                 .with_flag(CKA_TOKEN, true)
                 .with(CKA_LABEL, "notes")
                 .with(CKA_VALUE, "secret text");
-            // Seen once, so that it may be away afterwards.
+            // Seen once, so it may be away afterwards.
             bench.make(&pair(false, "k"));
             bench.pool.leaves("hsm3");
             let template = data.clone();
@@ -166,7 +166,7 @@ fn certificates_and_data_come_change_and_go() {
                 .change(&Operation::Destroy { object: id.into() })
                 .unwrap();
             assert_eq!(bench.everywhere().len(), 2);
-            // What was deleted may be made again.
+            // A deleted object may be made again.
             bench.make(&Operation::Create {
                 template: data,
                 near: None,
@@ -199,7 +199,7 @@ fn data_that_was_deleted_or_renamed_meanwhile_is_not_owed_for_ever() {
     let name = "changes::data_that_was_deleted_or_renamed_meanwhile_is_not_owed_for_ever";
     in_own_process(name, THREE, |folder| {
         let bench = Bench::new(folder, THREE, 0);
-        // Seen once, so that it may be away afterwards.
+        // Seen once, so it may be away afterwards.
         bench.make(&pair(false, "k"));
         bench.pool.leaves("hsm3");
         let data = |label: &'static str| Operation::Create {
@@ -237,7 +237,7 @@ fn data_that_was_deleted_or_renamed_meanwhile_is_not_owed_for_ever() {
         let hsm3 = bench.pool.returns("hsm3");
         let told = bench.coordinator.catch_up(&*bench.pool, &hsm3).unwrap();
         assert!(told.failed.is_empty(), "{:?}", told.failed);
-        let serial = Present::of(&hsm3).unwrap().serial;
+        let serial = PresentMember::of(&hsm3).unwrap().serial;
         assert!(!bench.coordinator.owes(&serial));
         assert_eq!(
             bench.everywhere().len(),
@@ -308,7 +308,7 @@ fn tokens_without_a_serial_number_are_as_many_members_as_are_configured() {
             near: None,
         };
         bench.make(&notes("while hsm3 was away"));
-        // What one of them owes no other pays.
+        // No member pays the debt of another.
         for (member, owed) in [("hsm1", 0), ("hsm2", 0), ("hsm3", 1)] {
             let member = bench.pool.returns(member);
             let told = bench.coordinator.catch_up(&*bench.pool, &member).unwrap();

@@ -2,7 +2,7 @@
 
 use super::bench::{Tampered, of_class, pair, secret};
 use super::{Bench, in_own_process};
-use crate::{Cloned, Fate, Selection};
+use crate::{CloneOutcome, ClonedObject, Selection};
 use hsmux_token::ck::*;
 use hsmux_token::{Attributes, Class, Error, ObjectId, Operation, Result};
 use std::sync::Arc;
@@ -29,7 +29,11 @@ fn with(mut operation: Operation, kind: u64, value: bool) -> Operation {
     operation
 }
 
-fn clone(bench: &Bench, selection: &Selection, wrapping: Option<ObjectId>) -> Result<Vec<Cloned>> {
+fn clone(
+    bench: &Bench,
+    selection: &Selection,
+    wrapping: Option<ObjectId>,
+) -> Result<Vec<ClonedObject>> {
     let members = bench.pool.members.lock().clone();
     bench
         .coordinator
@@ -83,7 +87,7 @@ fn everything_is_cloned_and_a_second_run_finds_it() {
             let cloned = clone(&bench, &Selection::default(), None).unwrap();
             assert_eq!(cloned.len(), 12);
             for one in &cloned {
-                assert!(matches!(one.fate, Fate::Copied), "{one:?}");
+                assert!(matches!(one.outcome, CloneOutcome::Copied), "{one:?}");
             }
             assert_eq!(bench.everywhere().len(), 6);
             let copies = &bench.holdings()[1];
@@ -94,7 +98,7 @@ fn everything_is_cloned_and_a_second_run_finds_it() {
                 assert_eq!(key.attributes.flag(CKA_EXTRACTABLE), Some(false));
             }
             for one in clone(&bench, &Selection::default(), None).unwrap() {
-                assert!(matches!(one.fate, Fate::There), "{one:?}");
+                assert!(matches!(one.outcome, CloneOutcome::There), "{one:?}");
             }
         },
     );
@@ -110,8 +114,8 @@ fn a_key_that_cannot_leave_is_refused_by_name_and_the_others_go_on() {
         let cloned = clone(&bench, &Selection::default(), None).unwrap();
         let failed: Vec<_> = cloned
             .iter()
-            .filter_map(|one| match &one.fate {
-                Fate::Failed(error) => Some((one, error)),
+            .filter_map(|one| match &one.outcome {
+                CloneOutcome::Failed(error) => Some((one, error)),
                 _ => None,
             })
             .collect();
@@ -147,7 +151,9 @@ fn a_selected_key_goes_with_its_other_half_under_a_key_that_both_hold() {
         let cloned = clone(&bench, &selection, Some(kek)).unwrap();
         assert_eq!(cloned.len(), 4, "{cloned:?}");
         assert!(
-            cloned.iter().all(|one| matches!(one.fate, Fate::Copied)),
+            cloned
+                .iter()
+                .all(|one| matches!(one.outcome, CloneOutcome::Copied)),
             "{cloned:?}"
         );
         let copies = bench.holdings();
@@ -164,7 +170,7 @@ fn refused(bench: &Bench, wrapping: ObjectId, why: &str) {
     let cloned = clone(bench, &Selection::default(), Some(wrapping)).unwrap();
     assert!(!cloned.is_empty());
     for one in cloned {
-        let Fate::Failed(error) = &one.fate else {
+        let CloneOutcome::Failed(error) = &one.outcome else {
             panic!("{one:?}");
         };
         assert!(error.to_string().contains(why), "{error}");
@@ -210,8 +216,9 @@ fn a_copy_that_is_another_key_does_not_stay() {
             let inner = bench.token("hsm2");
             bench.swap("hsm2", Arc::new(Tampered { inner, tamper }));
             let cloned = clone(&bench, &Selection::default(), None).unwrap();
-            let failed =
-                |one: &&Cloned| one.target == "hsm2" && matches!(one.fate, Fate::Failed(_));
+            let failed = |one: &&ClonedObject| {
+                one.target == "hsm2" && matches!(one.outcome, CloneOutcome::Failed(_))
+            };
             assert!(cloned.iter().filter(failed).count() >= 1, "{cloned:?}");
             let private = |o: &&hsmux_token::Object| o.id.class == Class::PRIVATE_KEY;
             assert_eq!(bench.holdings()[1].iter().filter(private).count(), 0);

@@ -13,7 +13,7 @@ const TWO: &[&str] = &["hsm1", "hsm2"];
 const DIE_AT: &str = "HSMUX_TEST_DIE_AT";
 const MAKES: &str = "HSMUX_TEST_MAKES";
 
-/// What is made when the process dies.
+/// The keys that are made when the process dies.
 fn new_keys() -> [Operation; 3] {
     [
         pair(false, "new"),
@@ -28,7 +28,7 @@ fn a_crash_at_any_operation_leaves_all_or_nothing() {
         "crash::a_crash_at_any_operation_leaves_all_or_nothing",
         TWO,
         |folder| {
-            // Enrolled before, so that the change itself is what is interrupted.
+            // Enrolled before: the crash interrupts the change itself.
             let bench = Bench::new(folder, TWO, 0);
             let first = bench.make(&secret(CKM_AES_KEY_GEN, 32, "first"))[0]
                 .object
@@ -71,7 +71,7 @@ fn left_beside(first: ObjectId, folder: &Path) -> usize {
     left.len()
 }
 
-/// Whether a process that makes this died at its operation number `at`.
+/// Runs a process that makes this; true if it died at its operation number `at`.
 fn dies(folder: &Path, makes: usize, at: usize) -> bool {
     let status = again("crash::the_process_that_dies", folder)
         .env(MAKES, makes.to_string())

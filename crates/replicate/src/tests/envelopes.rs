@@ -1,4 +1,4 @@
-//! What is kept of a new key on its way: under which key, and for how long.
+//! Envelopes of new keys: under which key, and for how long.
 
 use super::bench::{Bench, of_class, pair, secret};
 use super::in_own_process;
@@ -26,7 +26,7 @@ pub(super) fn transport_keys_of(token: &dyn Token) -> Vec<Object> {
     objects
 }
 
-/// Whether the journal has a key that a token's transport key opens.
+/// True if the journal has a key that a token's transport key opens.
 pub(super) fn has_key_for(folder: &Path, transport: &Object) -> bool {
     let journal = std::fs::read_to_string(folder.join("state/replicate/journal.jsonl")).unwrap();
     journal.contains(&hex::encode(transport.id.name))
@@ -111,7 +111,7 @@ fn a_member_that_is_away_for_too_long_is_told_of_and_gets_no_key() {
     );
 }
 
-/// What is kept for it opens with the key that is gone alone.
+/// The envelope opens only with the key that is gone.
 #[test]
 fn a_token_that_was_initialised_anew_owes_no_key_of_before() {
     in_own_process(
@@ -311,7 +311,7 @@ fn transport_keys_of_before_are_replaced_and_no_debt_is_lost() {
                 let keys = transport_keys(&bench, member);
                 assert_eq!(keys.len(), 1, "{member}");
                 assert!(bits(&keys[0]) >= 3072 && keys[0].id != old.id, "{member}");
-                // Its public half is gone, too.
+                // Its public half is gone as well.
                 let objects = bench.token(member).objects().unwrap();
                 let of_old = |object: &&Object| object.id.name == old.id.name;
                 assert_eq!(objects.objects.iter().filter(of_old).count(), 0, "{member}");

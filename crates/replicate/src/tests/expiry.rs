@@ -4,7 +4,7 @@
 use super::bench::{open, secret};
 use super::envelopes::{has_key_for, transport_keys_of};
 use super::in_own_process;
-use super::pooled::{THREE, make, seat, soon};
+use super::pool_writer::{THREE, make, seat, soon};
 use crate::{Hold, Writer, start};
 use hsmux_pool::{Options, Pool};
 use hsmux_token::ck::CKM_AES_KEY_GEN;
@@ -21,7 +21,7 @@ const LIFE: Duration = Duration::from_secs(5);
 struct Waiting {
     pool: Arc<Pool>,
     _writer: Arc<Writer>,
-    /// What opens the key that is kept for that member.
+    /// The key that opens the envelope for that member.
     opener: Object,
 }
 
@@ -60,7 +60,7 @@ impl Waiting {
     }
 }
 
-/// Nobody changes anything meanwhile, and no member comes back.
+/// Meanwhile nothing changes, and no member returns.
 #[test]
 fn a_thread_takes_out_what_is_kept_for_too_long() {
     let name = "expiry::a_thread_takes_out_what_is_kept_for_too_long";

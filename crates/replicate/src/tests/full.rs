@@ -41,7 +41,7 @@ fn a_full_disk_refuses_a_change_before_any_member_is_touched() {
             .args(child.get_args())
             .envs(child.get_envs().filter_map(|(k, v)| Some((k, v?))))
             .env(LIMITED, "1")
-            // The limit is for a log of these tests, too.
+            // The limit also applies to a log of these tests.
             .output()
             .unwrap();
         let told = String::from_utf8_lossy(&ran.stderr);

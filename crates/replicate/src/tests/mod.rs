@@ -8,9 +8,9 @@ mod envelopes;
 mod expiry;
 mod full;
 mod origins;
-mod passing;
 mod pins;
-mod pooled;
+mod pool_writer;
 mod state;
+mod temporary_keys;
 
 use bench::{Bench, in_own_process};

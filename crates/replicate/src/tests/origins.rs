@@ -1,7 +1,7 @@
 //! How keys were made, as their copies say it.
 
 use super::bench::{Bench, in_own_process, of_class, secret};
-use super::pooled::{THREE, make, pool, serving, soon};
+use super::pool_writer::{THREE, make, pool, serving, soon};
 use hsmux_state::json::Name;
 use hsmux_token::ck::*;
 use hsmux_token::{Attributes, Class, ObjectId, Operation, Token};

@@ -1,6 +1,6 @@
 //! A rotation that is broken off anywhere is continued, and no wrong PIN is tried.
 
-use crate::pin_rotate::{Holder, PinChanger, are_shared, remaining, rotate};
+use crate::pin_rotate::{PinChanger, PinHolder, are_shared, remaining, rotate};
 use hsmux_config::PinSource;
 use hsmux_token::fake::write_secret;
 use hsmux_token::sync::Mutex;
@@ -42,16 +42,16 @@ impl PinChanger for Tokens {
     }
 }
 
-fn holder(folder: &Path, member: &str, file: &str) -> Holder {
-    Holder {
+fn holder(folder: &Path, member: &str, file: &str) -> PinHolder {
+    PinHolder {
         member: member.to_owned(),
         source: PinSource::File(folder.join(file)),
         length: 12,
     }
 }
 
-/// hsm1 with a PIN of its own; hsm2 and hsm3 share one.
-fn members(folder: &Path) -> (Tokens, Vec<Holder>) {
+/// hsm1 has a PIN alone; hsm2 and hsm3 share one.
+fn members(folder: &Path) -> (Tokens, Vec<PinHolder>) {
     write_secret(&folder.join("one.pin"), "1111\n");
     write_secret(&folder.join("two.pin"), "2222\n");
     let tokens = Tokens::default();
@@ -165,7 +165,7 @@ fn what_is_left_to_do_is_seen_by_what_was_left_behind() {
         for holder in &through {
             assert_eq!(tokens.pins.lock()[&holder.member].len(), 4, "{found:?}");
         }
-        // What may be a token's is used; a draft never is.
+        // A PIN that a token may have is used; a draft never is.
         let pins = tokens.pins.lock();
         for (member, name) in [("hsm1", "one"), ("hsm2", "two")] {
             let next = found.contains(&&*format!("{name}.pin.next"));

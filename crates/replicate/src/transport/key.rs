@@ -2,8 +2,8 @@
 
 use super::TRANSPORT_LABEL;
 use crate::channel::{OAEP_HASHES, oaep};
-use crate::site::Site;
-use crate::work::refuses_template;
+use crate::member_task::refuses_template;
+use crate::token_access::TokenAccess;
 use hmac::{Hmac, Mac};
 use hsmux_software::PublicKey;
 use hsmux_token::ck::*;
@@ -19,19 +19,19 @@ const MODULUS_BITS: u64 = 3072;
 const PROOF: &[u8] = b"hsmux transport key proof 2";
 
 /// The transport private key that an earlier run left on the token.
-pub(super) fn existing(site: Site, serial: &str) -> Result<Option<Object>> {
+pub(super) fn existing(access: TokenAccess, serial: &str) -> Result<Option<Object>> {
     let wanted = Attributes::default()
         .with_number(CKA_CLASS, CKO_PRIVATE_KEY)
         .with(CKA_LABEL, label(serial).into_bytes());
-    let snapshot = site.token.objects().map_err(|e| e.at(site.name))?;
-    let least = modulus_bits(site) as usize;
+    let snapshot = access.token.objects().map_err(|e| e.at(access.name))?;
+    let least = modulus_bits(access) as usize;
     let found = snapshot.objects.iter().find(|object| {
         object.attributes.matches(&wanted) && only_unwraps(object) && {
             let bits = PublicKey::from_attributes(&object.attributes).map_or(0, |key| key.bits());
             if bits < least {
                 let id = object.id;
                 tracing::warn!(
-                    member = site.name,
+                    member = access.name,
                     "transport key {id} has {bits} bits: a new one of {least} takes its place"
                 );
             }
@@ -54,8 +54,8 @@ const SIGNS: [(u64, &str); 2] = [
 ];
 
 /// Bits of a new transport key of this token.
-fn modulus_bits(site: Site) -> u64 {
-    let info = site.token.info();
+fn modulus_bits(access: TokenAccess) -> u64 {
+    let info = access.token.info();
     let largest = info
         .mechanism(CKM_RSA_PKCS_KEY_PAIR_GEN)
         .map_or(0, |info| info.max_key);
@@ -65,12 +65,12 @@ fn modulus_bits(site: Site) -> u64 {
     }
 }
 
-pub(super) fn generate(site: Site, serial: &str) -> Result<Object> {
-    let recovers_none = pair(serial, modulus_bits(site), true)?;
-    let made = match site.run(&recovers_none) {
+pub(super) fn generate(access: TokenAccess, serial: &str) -> Result<Object> {
+    let recovers_none = pair(serial, modulus_bits(access), true)?;
+    let made = match access.run(&recovers_none) {
         // Not every token has CKA_SIGN_RECOVER.
         Err(error) if refuses_template(&error) => {
-            site.run(&pair(serial, modulus_bits(site), false)?)
+            access.run(&pair(serial, modulus_bits(access), false)?)
         }
         made => made,
     };
@@ -81,17 +81,17 @@ pub(super) fn generate(site: Site, serial: &str) -> Result<Object> {
     private.map(|made| made.object).ok_or_else(|| {
         Error::protocol(format!(
             "{}: C_GenerateKeyPair made no private key",
-            site.name
+            access.name
         ))
     })
 }
 
 /// Removes a pair that is of no use: each attempt would leave one more.
-pub(super) fn discard(site: Site, private: ObjectId) {
+pub(super) fn discard(access: TokenAccess, private: ObjectId) {
     for class in [Class::PRIVATE_KEY, Class::PUBLIC_KEY] {
         let id = ObjectId { class, ..private };
-        if let Err(error) = site.destroy(id.into()) {
-            tracing::warn!(member = site.name, %error, "a transport key of no use stays");
+        if let Err(error) = access.destroy(id.into()) {
+            tracing::warn!(member = access.name, %error, "a transport key of no use stays");
         }
     }
 }
@@ -129,7 +129,7 @@ fn pair(serial: &str, bits: u64, has_recover: bool) -> Result<Operation> {
 }
 
 /// The public half of a transport key that was born on its token and cannot leave it.
-pub(super) fn guarded(site: Site, private: &Object) -> Result<PublicKey> {
+pub(super) fn guarded(access: TokenAccess, private: &Object) -> Result<PublicKey> {
     let wanted = [
         (CKA_LOCAL, true, "CKA_LOCAL"),
         (CKA_SENSITIVE, true, "CKA_SENSITIVE"),
@@ -147,19 +147,19 @@ pub(super) fn guarded(site: Site, private: &Object) -> Result<PublicKey> {
                 format!(
                     "{}: the transport key {} is not guarded by the token ({name} is not {value}): \
                      delete it, so that a new one is made",
-                    site.name, private.id
+                    access.name, private.id
                 ),
             ));
         }
     }
-    PublicKey::from_attributes(&private.attributes).map_err(|e| e.at(site.name))
+    PublicKey::from_attributes(&private.attributes).map_err(|e| e.at(access.name))
 }
 
 /// The token unwraps what was enciphered to the key: answers the best hash by which it does.
-pub(super) fn prove(site: Site, private: ObjectId, public: &PublicKey) -> Result<u64> {
+pub(super) fn prove(access: TokenAccess, private: ObjectId, public: &PublicKey) -> Result<u64> {
     let mut why = None;
     for hash in OAEP_HASHES {
-        match unwraps_a_challenge(site, private, public, hash) {
+        match unwraps_a_challenge(access, private, public, hash) {
             Ok(true) => return Ok(hash),
             Ok(false) => {}
             Err(error) if error.ends_connection() => return Err(error),
@@ -172,20 +172,20 @@ pub(super) fn prove(site: Site, private: ObjectId, public: &PublicKey) -> Result
         Kind::Unproved,
         format!(
             "{}: the transport key {private} did not unwrap its challenge{why}",
-            site.name
+            access.name
         ),
     ))
 }
 
 fn unwraps_a_challenge(
-    site: Site,
+    access: TokenAccess,
     private: ObjectId,
     public: &PublicKey,
     hash: u64,
 ) -> Result<bool> {
     let challenge = crate::random::<32>()?;
-    // Where the token computes no HMAC, the challenge itself is read.
-    let macs = site.offers(CKM_SHA256_HMAC, CKF_SIGN);
+    // If the token computes no HMAC, the challenge is read in the clear.
+    let macs = access.offers(CKM_SHA256_HMAC, CKF_SIGN);
     let template = Attributes::default()
         .with_number(CKA_CLASS, CKO_SECRET_KEY)
         .with_number(CKA_KEY_TYPE, CKK_GENERIC_SECRET)
@@ -197,7 +197,7 @@ fn unwraps_a_challenge(
     } else {
         template
     };
-    let key = site.make_session(&Operation::Unwrap {
+    let key = access.make_session(&Operation::Unwrap {
         unwrapping: private.into(),
         mechanism: oaep(hash),
         wrapped: public.encrypt(&oaep(hash), &challenge)?.into(),
@@ -205,11 +205,11 @@ fn unwraps_a_challenge(
     })?;
     if !macs {
         let object = key.reference();
-        let read = site.make(&Operation::Read { object })?;
+        let read = access.make(&Operation::Read { object })?;
         return Ok(read.object.attributes.get(CKA_VALUE) == Some(&challenge));
     }
     let hmac = Mechanism::plain(CKM_SHA256_HMAC);
-    let tag = site.with_key(Verb::Sign, key.reference(), hmac, PROOF.to_vec())?;
+    let tag = access.with_key(Verb::Sign, key.reference(), hmac, PROOF.to_vec())?;
     let mut expected = Hmac::<Sha256>::new_from_slice(&challenge).expect("any length will do");
     expected.update(PROOF);
     Ok(expected.verify_slice(&tag).is_ok())

@@ -19,7 +19,7 @@ pub struct Command {
     pub ne: Option<usize>,
 }
 
-/// What short lengths can say (ISO/IEC 7816-3, section 12.1.3).
+/// The limit of short lengths (ISO/IEC 7816-3, section 12.1.3).
 const SHORT_DATA: usize = 255;
 const SHORT_NE: usize = 256;
 const EXTENDED_DATA: usize = 65_535;

@@ -7,7 +7,7 @@ use super::{ApduError, Status};
 pub struct Response {
     /// Response data, which may be a secret: wiped when dropped.
     pub data: Zeroizing<Vec<u8>>,
-    /// What the card says of the command.
+    /// The card's status word.
     pub status: Status,
 }
 

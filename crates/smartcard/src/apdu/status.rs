@@ -113,7 +113,7 @@ impl Status {
         }
     }
 
-    /// With which length the card wants the command repeated.
+    /// The length with which the card wants the command repeated.
     pub const fn right_le(self) -> Option<usize> {
         if self.0 >> 8 == 0x6C {
             Some(low_or_256(self.0))

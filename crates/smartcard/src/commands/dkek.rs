@@ -5,10 +5,10 @@ use crate::apdu::{Command, Status, instruction};
 use crate::channel::CardChannel;
 use crate::error::CardError;
 
-/// What a card says of its device key encryption key.
+/// The state of a card's device key encryption key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DkekStatus {
-    /// Of how many shares it is made.
+    /// The number of its shares.
     pub shares: u8,
     /// How many are not imported yet: while there are any, no key can be wrapped or unwrapped.
     pub missing: u8,

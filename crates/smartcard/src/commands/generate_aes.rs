@@ -17,7 +17,7 @@ pub enum AesSize {
     Bits256 = 0xB2,
 }
 
-/// What an AES key may do.
+/// The uses of an AES key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum AesAlgorithm {

@@ -12,10 +12,10 @@ use crate::tlv::tlv;
 pub struct KeyPair {
     /// RSA or on a curve.
     pub kind: KeyPairKind,
-    /// Whose key it is, for the request that the card answers: the serial number and a sequence number of five
+    /// The holder of the key, for the request that the card answers: the serial number and a sequence number of five
     /// digits.
     pub holder: String,
-    /// What the key may do, as algorithm bytes; everything if there are none.
+    /// The allowed algorithms, as bytes; an empty list allows everything.
     pub algorithms: Vec<u8>,
     /// How often the key may be used; for ever if nothing is said.
     pub use_counter: Option<u32>,

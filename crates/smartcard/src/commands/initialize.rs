@@ -66,7 +66,7 @@ impl<C: CardChannel> Card<C> {
     }
 }
 
-/// What the card asks for, so that nobody erases a card to find out.
+/// The card's own rule, checked here: to learn it from the card would erase the card.
 fn check_retries(retries: u8, pin_len: usize) -> Result<(), CardError> {
     let most = match pin_len {
         6 => 3,

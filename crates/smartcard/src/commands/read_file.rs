@@ -8,7 +8,7 @@ use crate::file::FileId;
 use crate::tlv::tlv;
 
 const NAME: &str = "READ BINARY";
-/// What every card and reader with extended lengths can answer at once.
+/// The length that every card and reader with extended lengths can answer at once.
 const CHUNK: usize = 1024;
 /// The offset has two bytes.
 const MAX_FILE: usize = 0x1_0000;

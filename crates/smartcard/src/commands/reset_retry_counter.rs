@@ -13,8 +13,8 @@ const NAME: &str = "RESET RETRY COUNTER";
 impl<C: CardChannel> Card<C> {
     /// Unblocks the user's PIN with the SO-PIN, and sets a new one if given (ISO/IEC 7816-4, section 11.5.10).
     ///
-    /// A card that was initialised without this option refuses it (`6985`). A wrong SO-PIN costs one of its
-    /// own tries, and an SO-PIN cannot be unblocked.
+    /// A card that was initialised without this option refuses it (`6985`). A wrong SO-PIN costs one of the SO-PIN's
+    /// tries, and an SO-PIN cannot be unblocked.
     pub fn reset_retry_counter(
         &mut self,
         so_pin: &SoPin,

@@ -5,7 +5,7 @@ use crate::error::CardError;
 use crate::file::FileId;
 use crate::tlv::{Tlv, TlvError};
 
-/// What the application says of itself when it is selected.
+/// The application's answer to its selection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Application {
     /// Options of the card and of its initialisation; bit 2 of the second byte: session PINs.

@@ -7,7 +7,7 @@ use crate::file::{FileId, KeyReference};
 const NAME: &str = "UNWRAP KEY";
 const UNWRAP: u8 = 0x93;
 
-/// What a card says to a form of the command that it does not know: nothing was done.
+/// Refusals of an unknown form of the command: the card has done nothing.
 const OTHER_FORM: [Status; 5] = [
     Status::WRONG_LENGTH,
     Status::FUNCTION_NOT_SUPPORTED,
@@ -17,12 +17,12 @@ const OTHER_FORM: [Status; 5] = [
 ];
 
 impl<C: CardChannel> Card<C> {
-    /// Takes a key that another card has wrapped. `6A80`: another DKEK, or a damaged blob; `6A89`: the
-    /// number is taken.
+    /// Imports a key that another card has wrapped. `6A80`: another DKEK, or a damaged blob; `6A89`: the number is
+    /// taken.
     ///
-    /// Clients do it in two ways. OpenSC up to 0.23 sends the blob in the command; newer ones write it to EF 2F10
-    /// first, for readers whose commands are shorter than a blob. A blob that fits is sent in the command,
-    /// and goes by the file if the card does not know that form.
+    /// There are two ways. OpenSC up to 0.23 sends the blob in the command. Newer versions write it to EF 2F10 first,
+    /// for readers whose commands are shorter than a blob. A blob that fits is sent in the command, and through the
+    /// file if the card does not know that form.
     pub fn unwrap_key(&mut self, key: KeyReference, blob: &[u8]) -> Result<(), CardError> {
         let unwrap = || Command::new(0x80, instruction::UNWRAP_KEY, key.0, UNWRAP);
         if blob.len() <= self.max_data() {

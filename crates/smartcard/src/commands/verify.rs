@@ -11,7 +11,7 @@ use crate::error::CardError;
 #[derive(Clone)]
 pub struct SoPin(Zeroizing<[u8; 8]>);
 
-/// What is wrong with an SO-PIN, without the SO-PIN.
+/// The problem with an SO-PIN, without the SO-PIN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an SO-PIN has 16 hexadecimal digits")]
 pub struct NotAnSoPin;

@@ -6,9 +6,9 @@ use crate::tlv::{Tlv, TlvError};
 /// A card verifiable certificate (TR-03110-3, appendix C.1).
 #[derive(Debug, Clone)]
 pub struct Certificate {
-    /// Whose key signed it; some requests say nothing.
+    /// The holder of the key that signed it; some requests do not say it.
     pub authority: Option<String>,
-    /// Whose key it is.
+    /// The holder of the key.
     pub holder: String,
     /// The key.
     pub public_key: CvPublicKey,
@@ -44,7 +44,7 @@ impl Certificate {
     /// The certificates one after the other, as EF 2F02 has them: the device's, then its issuer's.
     pub fn parse_all(bytes: &[u8]) -> Result<Vec<Self>, CvcError> {
         crate::tlv::values(bytes)
-            // What is left of an older, longer content does not belong to it.
+            // The rest of an older, longer content is not part of it.
             .take_while(|value| value.is_ok_and(|value| value.tag == tag::CERTIFICATE))
             .map(|value| Self::parse(value?.raw))
             .collect()

@@ -9,11 +9,11 @@ use crate::tlv::{Tlv, TlvError};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CvPublicKey {
     algorithm: Vec<u8>,
-    numbers: Numbers,
+    numbers: KeyNumbers,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Numbers {
+enum KeyNumbers {
     Rsa {
         modulus: Vec<u8>,
         exponent: Vec<u8>,
@@ -29,11 +29,11 @@ impl CvPublicKey {
     pub(super) fn parse(key: Tlv<'_>) -> Result<Self, CvcError> {
         let algorithm = key.child(tag::OBJECT_IDENTIFIER)?.value.to_vec();
         let numbers = match key.child(tag::PUBLIC_POINT) {
-            Ok(point) => Numbers::Ec {
+            Ok(point) => KeyNumbers::Ec {
                 curve: curve(key)?,
                 point: point.value.to_vec(),
             },
-            Err(TlvError::Missing(_)) => Numbers::Rsa {
+            Err(TlvError::Missing(_)) => KeyNumbers::Rsa {
                 modulus: key.child(tag::MODULUS)?.value.to_vec(),
                 exponent: key.child(tag::EXPONENT)?.value.to_vec(),
             },
@@ -42,7 +42,7 @@ impl CvPublicKey {
         Ok(Self { algorithm, numbers })
     }
 
-    /// What the key signs with: the value of the OID (id-TA-..., TR-03110-3, appendix A.7.3).
+    /// The signature algorithm: the value of the OID (id-TA-..., TR-03110-3, appendix A.7.3).
     pub fn algorithm(&self) -> &[u8] {
         &self.algorithm
     }
@@ -50,8 +50,8 @@ impl CvPublicKey {
     /// The curve, if it is one and known.
     pub fn curve(&self) -> Option<&'static Curve> {
         match &self.numbers {
-            Numbers::Ec { curve, .. } => curve.ok(),
-            Numbers::Rsa { .. } => None,
+            KeyNumbers::Ec { curve, .. } => curve.ok(),
+            KeyNumbers::Rsa { .. } => None,
         }
     }
 
@@ -59,11 +59,11 @@ impl CvPublicKey {
     pub fn to_public_key(&self) -> Result<PublicKey, CvcError> {
         let class = Attributes::default().with_number(ck::CKA_CLASS, Class::PUBLIC_KEY.0);
         let attributes = match &self.numbers {
-            Numbers::Rsa { modulus, exponent } => class
+            KeyNumbers::Rsa { modulus, exponent } => class
                 .with_number(ck::CKA_KEY_TYPE, ck::CKK_RSA)
                 .with(ck::CKA_MODULUS, modulus.clone())
                 .with(ck::CKA_PUBLIC_EXPONENT, exponent.clone()),
-            Numbers::Ec { curve, point } => class
+            KeyNumbers::Ec { curve, point } => class
                 .with_number(ck::CKA_KEY_TYPE, ck::CKK_EC)
                 .with(ck::CKA_EC_PARAMS, curve.map_err(CvcError::Key)?.params())
                 .with(ck::CKA_EC_POINT, point.clone()),

@@ -12,11 +12,11 @@ use crate::tlv::{Tlv, TlvError};
 pub struct Request {
     /// The certificate, signed by its own key.
     pub certificate: Certificate,
-    /// Whose key made the outer signature; nothing in a request without one.
+    /// The maker of the outer signature; nothing in a request without one.
     pub outer: Option<OuterSignature>,
 }
 
-/// Who vouches for a request.
+/// The outer signature of a request.
 #[derive(Debug, Clone)]
 pub struct OuterSignature {
     /// The holder reference of the device's certificate.

@@ -24,7 +24,7 @@ pub struct WrappedKey {
     check_value: CheckValue,
     kind: WrappedKind,
     allowed: Vec<u8>,
-    /// Where the ciphertext begins.
+    /// The offset of the ciphertext.
     body: usize,
 }
 
@@ -65,7 +65,7 @@ impl WrappedKey {
         self.check_value
     }
 
-    /// What kind of key it is.
+    /// The type of the key.
     pub fn kind(&self) -> WrappedKind {
         self.kind
     }

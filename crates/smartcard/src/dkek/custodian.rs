@@ -13,7 +13,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use super::{DkekError, DkekShare, ShareFile, random};
 
-/// What one custodian keeps.
+/// The part of one custodian.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct PasswordShare {
     prime: u64,
@@ -162,7 +162,7 @@ fn colons(number: u64) -> Zeroizing<String> {
     text
 }
 
-/// Reads the three lines of [`PasswordShare::to_text`]; other lines may stand between them.
+/// Reads the three lines of [`PasswordShare::to_text`]; other lines may be between them.
 impl FromStr for PasswordShare {
     type Err = DkekError;
 

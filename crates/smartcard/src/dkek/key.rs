@@ -45,7 +45,7 @@ impl Dkek {
         Self(key)
     }
 
-    /// What a card shows of it: the first 8 bytes of its SHA-256.
+    /// Its key check value on a card: the first 8 bytes of its SHA-256.
     pub fn check_value(&self) -> CheckValue {
         let digest = Sha256::digest(*self.0);
         let mut value = [0; 8];

@@ -13,7 +13,7 @@ pub struct WrappedKeyFile {
     pub key: WrappedKey,
     /// Its PKCS#15 private key description (label, id, usage): the content of its file C4xx.
     pub description: Option<Vec<u8>>,
-    /// Its certificate, or the card verifiable request that stands in its place: the content of CExx.
+    /// Its certificate, or the card verifiable request in its place: the content of CExx.
     pub certificate: Option<Vec<u8>>,
 }
 

@@ -1,4 +1,4 @@
-//! What is inside a wrapped key.
+//! The content of a wrapped key.
 
 use std::fmt;
 
@@ -57,7 +57,7 @@ pub enum Field {
 }
 
 impl WrappedKind {
-    /// The fields, in the order in which they stand.
+    /// The fields in their order.
     pub fn fields(self) -> &'static [Field] {
         use Field as F;
         match self {
@@ -123,7 +123,7 @@ pub struct KeyMaterial {
 }
 
 impl KeyMaterial {
-    /// A key of these values, which stand in the order of [`WrappedKind::fields`].
+    /// A key of these values, in the order of [`WrappedKind::fields`].
     pub fn new(kind: WrappedKind, values: Vec<Zeroizing<Vec<u8>>>) -> Result<Self, DkekError> {
         if values.len() != kind.fields().len() {
             return Err(DkekError::Malformed("a field is missing"));
@@ -137,7 +137,7 @@ impl KeyMaterial {
         Ok(Self { kind, values })
     }
 
-    /// What kind of key it is.
+    /// The type of the key.
     pub fn kind(&self) -> WrappedKind {
         self.kind
     }
@@ -152,7 +152,7 @@ impl KeyMaterial {
         self.values.get(at).map(|value| value.as_slice())
     }
 
-    /// The size as it is written: bits, but bytes for AES.
+    /// The size in the format of the blob: bits, but bytes for AES.
     fn size(&self) -> u16 {
         let length = self.get(self.kind.sized_by()).map_or(0, <[u8]>::len) as u16;
         match self.kind {
@@ -224,7 +224,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// What stands behind a MAC may have been made by anybody who has the DKEK.
+        /// Any owner of the DKEK may have made the content behind a MAC.
         #[test]
         fn anything_is_read_or_refused(
             kind in kind(),

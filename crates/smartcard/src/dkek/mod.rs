@@ -20,7 +20,7 @@ pub use key_file::WrappedKeyFile;
 pub use material::{Field, KeyMaterial, WrappedKind};
 pub use share_file::ShareFile;
 
-/// What can be wrong with shares and wrapped keys.
+/// Errors of shares and wrapped keys.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DkekError {
     /// Not a share file at all.
@@ -35,9 +35,9 @@ pub enum DkekError {
     /// Wrapped by a card with another DKEK.
     #[error("wrapped under the DKEK with key check value {wrapped}, but this is {here}")]
     OtherDkek {
-        /// That of the wrapped key.
+        /// The key check value of the wrapped key.
         wrapped: CheckValue,
-        /// That of the DKEK at hand.
+        /// The key check value of the given DKEK.
         here: CheckValue,
     },
     /// The key check value is right and the MAC is not.

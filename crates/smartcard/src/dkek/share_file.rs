@@ -51,7 +51,7 @@ impl ShareFile {
         file[8..16].copy_from_slice(&*salt);
         file[16..48].copy_from_slice(&**share.expose());
         file[48..].copy_from_slice(&PADDING);
-        let keys = Keys::derive(password, &*salt, iterations);
+        let keys = ShareFileKeys::derive(password, &*salt, iterations);
         let cipher = cbc::Encryptor::<Aes256>::new(&(*keys.key).into(), &(*keys.iv).into());
         let sealed = cipher.encrypt_padded_mut::<NoPadding>(&mut file[16..], 48);
         debug_assert!(sealed.is_ok(), "three whole blocks");
@@ -59,7 +59,7 @@ impl ShareFile {
     }
 
     fn open_with(&self, password: &[u8], iterations: u32) -> Result<DkekShare, DkekError> {
-        let keys = Keys::derive(password, &self.0[8..16], iterations);
+        let keys = ShareFileKeys::derive(password, &self.0[8..16], iterations);
         let mut plain = Zeroizing::new([0; 48]);
         plain.copy_from_slice(&self.0[16..]);
         let cipher = cbc::Decryptor::<Aes256>::new(&(*keys.key).into(), &(*keys.iv).into());
@@ -74,13 +74,13 @@ impl ShareFile {
     }
 }
 
-/// What the password becomes.
-struct Keys {
+/// The keys derived from the password.
+struct ShareFileKeys {
     key: Zeroizing<[u8; 32]>,
     iv: Zeroizing<[u8; 16]>,
 }
 
-impl Keys {
+impl ShareFileKeys {
     /// `EVP_BytesToKey`: three digests of 16 bytes, each over the one before, the password and the salt.
     fn derive(password: &[u8], salt: &[u8], iterations: u32) -> Self {
         let mut stream = Zeroizing::new([0; 48]);

@@ -2,20 +2,20 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::service::{self, Answer, Ask};
+use super::card_thread::{self, CardReply, CardRequest};
 use crate::channel::{CardChannel, ChannelError};
 use crate::secret::joined;
 
 /// How long to wait for a card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct CardTimeouts {
     /// For other programs to finish their transactions.
     pub exclusive: Duration,
     /// For the answer to one command; generating a large RSA key takes minutes.
     pub answer: Duration,
 }
 
-impl Default for Limits {
+impl Default for CardTimeouts {
     fn default() -> Self {
         Self {
             exclusive: Duration::from_secs(30),
@@ -26,30 +26,29 @@ impl Default for Limits {
 
 /// The card in one reader.
 ///
-/// Shared with other programs, but for what stands between `begin` and `end`. A card that another program has reset,
-/// that was pulled and plugged in again, and a pcscd that was restarted are found again at the next `begin`.
-/// When this is dropped the card is left as it is: [`Card::exclusively`](crate::Card::exclusively) ends
-/// the login.
+/// Shared with other programs, except between `begin` and `end`. The next `begin` recovers from a reset by another
+/// program, from a card that was pulled and plugged in again, and from a restart of pcscd. Dropping this leaves the
+/// card unchanged: [`Card::exclusively`](crate::Card::exclusively) ends the login.
 pub struct Channel {
     reader: String,
-    limits: Limits,
+    limits: CardTimeouts,
     /// Nothing after a command that never came back: its thread ends when that does.
-    service: Option<Service>,
+    card_thread: Option<CardThread>,
 }
 
-struct Service {
-    asks: Sender<Ask>,
-    answers: Receiver<Answer>,
+struct CardThread {
+    asks: Sender<CardRequest>,
+    answers: Receiver<CardReply>,
     thread: JoinHandle<()>,
 }
 
 impl Channel {
     /// Connects to the card in this reader.
-    pub fn open(reader: &str, limits: Limits) -> Result<Self, ChannelError> {
+    pub fn open(reader: &str, limits: CardTimeouts) -> Result<Self, ChannelError> {
         let mut channel = Self {
             reader: reader.to_owned(),
             limits,
-            service: None,
+            card_thread: None,
         };
         channel.connect()?;
         Ok(channel)
@@ -57,51 +56,51 @@ impl Channel {
 
     fn connect(&mut self) -> Result<(), ChannelError> {
         let (asks, answers, thread) =
-            service::start(&self.reader).map_err(|error| ChannelError::Other {
+            card_thread::start(&self.reader).map_err(|error| ChannelError::Other {
                 reader: self.reader.clone(),
                 call: "thread",
                 message: error.to_string(),
             })?;
-        self.service = Some(Service {
+        self.card_thread = Some(CardThread {
             asks,
             answers,
             thread,
         });
         let connected = self.wait(self.limits.exclusive);
         if connected.is_err() {
-            self.service = None;
+            self.card_thread = None;
         }
         connected.map(drop)
     }
 
-    fn ask(&mut self, ask: Ask, within: Duration) -> Answer {
-        let Some(service) = &self.service else {
-            // What was selected, and who was logged in, went with the last connection.
+    fn ask(&mut self, ask: CardRequest, within: Duration) -> CardReply {
+        let Some(card_thread) = &self.card_thread else {
+            // Selection and login went with the last connection.
             let reader = self.reader.clone();
             return Err(ChannelError::Reset { reader });
         };
-        // If the thread has ended, there is no answer either.
-        let _ = service.asks.send(ask);
+        // If the thread has ended, the wait fails.
+        let _ = card_thread.asks.send(ask);
         self.wait(within)
     }
 
-    fn wait(&mut self, within: Duration) -> Answer {
+    fn wait(&mut self, within: Duration) -> CardReply {
         let reader = self.reader.clone();
         let received = self
-            .service
+            .card_thread
             .as_ref()
-            .map(|service| service.answers.recv_timeout(within));
+            .map(|card_thread| card_thread.answers.recv_timeout(within));
         match received {
             Some(Ok(answer)) => answer,
             Some(Err(RecvTimeoutError::Timeout)) => {
-                self.service = None;
+                self.card_thread = None;
                 Err(ChannelError::TimedOut {
                     reader,
                     seconds: within.as_secs(),
                 })
             }
             Some(Err(RecvTimeoutError::Disconnected)) | None => {
-                self.service = None;
+                self.card_thread = None;
                 Err(ChannelError::Reset { reader })
             }
         }
@@ -109,23 +108,24 @@ impl Channel {
 }
 
 impl CardChannel for Channel {
-    fn transmit(&mut self, command: &[u8]) -> Answer {
+    fn transmit(&mut self, command: &[u8]) -> CardReply {
         let within = self.limits.answer;
-        match self.ask(Ask::Transmit(joined(&[command])), within) {
+        match self.ask(CardRequest::Transmit(joined(&[command])), within) {
             Err(ChannelError::TimedOut { reader, .. }) => Err(ChannelError::Mute { reader }),
             answer => answer,
         }
     }
 
     fn begin(&mut self) -> Result<(), ChannelError> {
-        if self.service.is_none() {
+        if self.card_thread.is_none() {
             self.connect()?;
         }
-        self.ask(Ask::Begin, self.limits.exclusive).map(drop)
+        self.ask(CardRequest::Begin, self.limits.exclusive)
+            .map(drop)
     }
 
     fn end(&mut self) -> Result<(), ChannelError> {
-        self.ask(Ask::End, self.limits.exclusive).map(drop)
+        self.ask(CardRequest::End, self.limits.exclusive).map(drop)
     }
 
     fn name(&self) -> &str {
@@ -135,7 +135,7 @@ impl CardChannel for Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        if let Some(Service { asks, thread, .. }) = self.service.take() {
+        if let Some(CardThread { asks, thread, .. }) = self.card_thread.take() {
             drop(asks);
             // It has nothing under way; what it panicked of was said by an answer that never came.
             let _ = thread.join();

@@ -2,7 +2,7 @@ use ::pcsc::Error;
 
 use crate::channel::ChannelError;
 
-/// What an error of PC/SC means for whoever uses the card in `reader`.
+/// The meaning of a PC/SC error for the user of the card in `reader`.
 pub fn channel_error(reader: &str, call: &'static str, error: Error) -> ChannelError {
     let reader = reader.to_owned();
     match error {

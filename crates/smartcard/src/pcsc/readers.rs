@@ -19,13 +19,13 @@ const USUAL_SOCKET: &str = "/run/pcscd/pcscd.comm";
 pub struct Reader {
     /// The name by which a [`Channel`](super::Channel) is opened.
     pub name: String,
-    /// What is in it.
+    /// The card's state.
     pub card: CardState,
     /// Grows whenever a card comes or goes.
     pub events: u32,
 }
 
-/// What is in a reader.
+/// The content of a reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CardState {
     /// Nothing.
@@ -67,7 +67,7 @@ pub(super) fn establish() -> Result<Context, ChannelError> {
     })
 }
 
-/// Whether pcscd is there, but not for this user: the library says then, too, that there is none.
+/// True if pcscd runs, but not for this user: the library then reports that there is none.
 fn is_refused() -> bool {
     let socket = std::env::var_os(SOCKET).unwrap_or_else(|| USUAL_SOCKET.into());
     let stranger = !rustix::process::geteuid().is_root();

@@ -7,17 +7,17 @@ use super::readers::{Reader, establish, names, reader};
 use crate::channel::ChannelError;
 
 /// Watches cards and readers come and go.
-pub struct Watch {
+pub struct ReaderWatch {
     context: Context,
-    /// What is known: the readers, and first the one that stands for readers coming and going.
+    /// The known states: first the entry for readers that come and go, then the readers.
     states: Vec<ReaderState>,
 }
 
-/// Ends a [`Watch::wait`] from another thread.
+/// Ends a [`ReaderWatch::wait`] from another thread.
 #[derive(Clone)]
-pub struct Canceller(Context);
+pub struct WatchCanceller(Context);
 
-impl Watch {
+impl ReaderWatch {
     /// The first [`wait`](Self::wait) says at once what there is.
     pub fn new() -> Result<Self, ChannelError> {
         Ok(Self {
@@ -27,8 +27,8 @@ impl Watch {
     }
 
     /// For whoever wants to end the waiting.
-    pub fn canceller(&self) -> Canceller {
-        Canceller(self.context.clone())
+    pub fn canceller(&self) -> WatchCanceller {
+        WatchCanceller(self.context.clone())
     }
 
     /// Waits for a change, and tells all readers as they are then; nothing after `timeout`, if there is one, or
@@ -83,7 +83,7 @@ impl Watch {
     }
 }
 
-impl Canceller {
+impl WatchCanceller {
     /// Ends the waiting now, if somebody waits; a later one is not ended by it.
     pub fn cancel(&self) -> Result<(), ChannelError> {
         self.0

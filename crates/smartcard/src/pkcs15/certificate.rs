@@ -13,7 +13,7 @@ pub struct CertificateDescription {
     pub id: Vec<u8>,
     /// A CA's certificate.
     pub authority: bool,
-    /// Where the certificate is: a file identifier, as bytes.
+    /// The file identifier of the certificate, as bytes.
     pub path: Vec<u8>,
 }
 

@@ -13,7 +13,7 @@ pub struct DataDescription {
     pub application: String,
     /// The value of CKA_OBJECT_ID, if there is one.
     pub oid: Option<Vec<u8>>,
-    /// Where the data are: a file identifier, as bytes.
+    /// The file identifier of the data, as bytes.
     pub path: Vec<u8>,
 }
 

@@ -68,9 +68,9 @@ pub struct KeyDescription {
     pub object: ObjectAttributes,
     /// CKA_ID.
     pub id: Vec<u8>,
-    /// What it may be used for.
+    /// The allowed uses.
     pub usage: KeyUsage,
-    /// Where it came from and may go.
+    /// Its origin and its extractability.
     pub access: KeyAccess,
     /// The key's number, where the description says it; the number of the file counts.
     pub key_reference: Option<u8>,

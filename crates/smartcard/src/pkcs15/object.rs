@@ -12,12 +12,12 @@ bitflags::bitflags! {
     }
 }
 
-/// What every description begins with: CommonObjectAttributes (PKCS#15 v1.1, section 6.1.2).
+/// The common beginning of every description: CommonObjectAttributes (PKCS#15 v1.1, section 6.1.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectAttributes {
     /// CKA_LABEL.
     pub label: String,
-    /// Who may see and change it; nothing said is written as nothing.
+    /// Access flags; absent flags are written as none.
     pub flags: ObjectFlags,
     /// Which PIN it needs: 1 is the user's, 2 the security officer's; empty if nothing is said.
     pub auth_id: Vec<u8>,

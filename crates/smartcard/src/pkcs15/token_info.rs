@@ -17,7 +17,7 @@ const LABEL: u32 = 0x80;
 const RANDOM: u32 = 1 << 2;
 
 impl TokenInfo {
-    /// What OpenSC writes for a card with this label.
+    /// The content that OpenSC writes for a card with this label.
     pub fn labelled(label: &str) -> Self {
         Self {
             label: label.to_owned(),

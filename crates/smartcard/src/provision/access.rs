@@ -20,17 +20,17 @@ pub struct Access<C> {
 
 /// Logins of several cards, one after the other: a PIN that one of them refuses costs no other a try.
 #[derive(Default)]
-pub(super) struct Gate(Mutex<bool>);
+pub(super) struct PinTryGuard(Mutex<bool>);
 
 impl<C: CardChannel> Access<C> {
     /// Runs `work` in a transaction, logged in; logged out afterwards.
     pub fn logged_in<T>(&mut self, work: impl FnOnce(&mut Card<C>) -> Result<T>) -> Result<T> {
-        self.logged_in_through(&Gate::default(), work)
+        self.logged_in_through(&PinTryGuard::default(), work)
     }
 
     pub(super) fn logged_in_through<T>(
         &mut self,
-        gate: &Gate,
+        gate: &PinTryGuard,
         work: impl FnOnce(&mut Card<C>) -> Result<T>,
     ) -> Result<T> {
         let Self {
@@ -47,7 +47,7 @@ impl<C: CardChannel> Access<C> {
     }
 }
 
-impl Gate {
+impl PinTryGuard {
     fn pass(&self, serial: &str, log_in: impl FnOnce() -> Result<()>) -> Result<()> {
         let mut refused = self.0.lock();
         if *refused {
@@ -72,7 +72,7 @@ pub(super) fn log_in<C: CardChannel>(
     verified.map_err(|error| refused(serial, Pin::User, error))
 }
 
-/// Whether a PIN may be tried: it is set, it is not blocked, and it is not the last try.
+/// Allows a try of the PIN, if it is set, not blocked, and not at its last try.
 pub(super) fn may_try<C: CardChannel>(
     card: &mut Card<C>,
     serial: &str,

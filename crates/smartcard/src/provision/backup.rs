@@ -1,14 +1,14 @@
 //! A whole card in one file.
 //!
-//! The line `hsmux card backup 1`, a CBOR map with numbered keys (the fields of [`Backup`]), and the SHA-256 of
-//! both, which tells a damaged file. Keys are in it as their card has wrapped them: without all shares of the
-//! DKEK the file opens nothing. Certificates and descriptions are public.
+//! The line `hsmux card backup 1`, a CBOR map with numbered keys (the fields of [`Backup`]), and the SHA-256 of both,
+//! which detects a damaged file. Its keys are wrapped by their card: without all shares of the DKEK they cannot be
+//! read. Certificates and descriptions are public.
 
 use minicbor::{Decode, Encode};
 use sha2::{Digest, Sha256};
 
 use super::access::Access;
-use super::receive::{Item, Progress, Received, Receiver, wanted};
+use super::receive::{CardProgress, ReceiveResult, Receiver, TransferItem, wanted};
 use super::{KeyPackage, ProvisionError, Result, domain};
 use crate::dkek::CheckValue;
 use crate::pkcs15::TokenInfo;
@@ -17,7 +17,7 @@ use crate::{CardChannel, FileId, FileKind};
 const HEAD: &[u8] = b"hsmux card backup 1\n";
 const DIGEST: usize = 32;
 
-/// What a card holds, without what only it can know.
+/// The content of a card, without secrets that never leave it.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(map)]
 pub struct Backup {
@@ -35,16 +35,16 @@ pub struct Backup {
     pub keys: Vec<KeyPackage>,
     /// Certificates that belong to no key, data, and their descriptions.
     #[n(4)]
-    pub files: Vec<File>,
+    pub files: Vec<CardFile>,
 }
 
 /// A file of a card.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
-pub struct File {
+pub struct CardFile {
     /// Its identifier.
     #[n(0)]
     id: u16,
-    /// What it holds.
+    /// The content.
     #[cbor(n(1), with = "minicbor::bytes")]
     content: Vec<u8>,
 }
@@ -57,7 +57,7 @@ impl Backup {
     pub fn take<C: CardChannel>(
         source: &mut Access<C>,
         protected: bool,
-        progress: &dyn Fn(Progress<'_>),
+        progress: &dyn Fn(CardProgress<'_>),
     ) -> Result<Self> {
         let serial = source.serial.clone();
         source.logged_in(|card| {
@@ -75,10 +75,12 @@ impl Backup {
             let total = wanted.len();
             for (before, wanted) in wanted.into_iter().enumerate() {
                 match wanted.take(card, &serial)? {
-                    Item::Key(key) => backup.keys.push(key),
-                    Item::File(FileId(id), content) => backup.files.push(File { id, content }),
+                    TransferItem::Key(key) => backup.keys.push(key),
+                    TransferItem::File(FileId(id), content) => {
+                        backup.files.push(CardFile { id, content });
+                    }
                 }
-                progress(Progress {
+                progress(CardProgress {
                     card: &serial,
                     done: before + 1,
                     total,
@@ -93,19 +95,19 @@ impl Backup {
     pub fn restore<C: CardChannel>(
         &self,
         target: &mut Access<C>,
-        progress: &dyn Fn(Progress<'_>),
-    ) -> Result<Received> {
+        progress: &dyn Fn(CardProgress<'_>),
+    ) -> Result<ReceiveResult> {
         let serial = target.serial.clone();
-        let mut gain = Received::new(&serial);
-        let keys = self.keys.iter().cloned().map(Item::Key);
-        let file = |file: &File| Item::File(FileId(file.id), file.content.clone());
+        let mut gain = ReceiveResult::new(&serial);
+        let keys = self.keys.iter().cloned().map(TransferItem::Key);
+        let file = |file: &CardFile| TransferItem::File(FileId(file.id), file.content.clone());
         let items: Vec<_> = keys.chain(self.files.iter().map(file)).collect();
         let outcome = target.logged_in(|card| {
             domain::expect(card, &serial, self.check_value())?;
             let mut receiver = Receiver::new(card, &mut gain)?;
             for (before, item) in items.iter().enumerate() {
                 receiver.take(item)?;
-                progress(Progress {
+                progress(CardProgress {
                     card: &serial,
                     done: before + 1,
                     total: items.len(),
@@ -174,8 +176,8 @@ pub fn parse_content(body: &[u8]) -> Result<Backup> {
     Backup::parse_body(body)
 }
 
-impl File {
-    /// Whether it is a file that [`Backup::take`] puts in: a file made by somebody else must not write others.
+impl CardFile {
+    /// True if [`Backup::take`] makes such a file: a forged backup must not write other ones.
     fn may_be_restored(&self) -> bool {
         use FileKind::{
             CaCertificate, CertificateDescription, Data, DataDescription, ProtectedData,

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver as Queue, channel};
 use std::thread;
 
-use super::access::{Access, Gate, may_try};
-use super::receive::{self, Item, Progress, Received, Receiver};
+use super::access::{Access, PinTryGuard, may_try};
+use super::receive::{self, CardProgress, ReceiveResult, Receiver, TransferItem};
 use super::{ProvisionError, Result, domain};
 use crate::dkek::CheckValue;
 use crate::{CardChannel, Pin};
 
-/// Whether a clone can be begun: nothing is touched, no PIN is tried.
+/// Checks that a clone can begin: nothing is touched, no PIN is tried.
 ///
-/// Each target answers for itself: it has the source's DKEK, by the key check value, and a PIN that may be tried.
+/// Each target needs the source's DKEK, by the key check value, and a PIN that may be tried.
 pub fn check<C: CardChannel>(
     source: &mut Access<C>,
     targets: &mut [Access<C>],
@@ -46,33 +46,33 @@ pub fn check<C: CardChannel>(
     Ok(targets.iter_mut().map(fits).collect())
 }
 
-/// What a clone came to.
+/// The result of a clone.
 #[derive(Debug)]
-pub struct Cloned {
+pub struct CloneResult {
     /// One for each target, in their order.
-    pub targets: Vec<Received>,
+    pub targets: Vec<ReceiveResult>,
     /// Keys that did not leave the source, and why it ended early, if it did.
     pub failures: Vec<ProvisionError>,
 }
 
-impl Cloned {
-    /// Whether every target holds every key.
+impl CloneResult {
+    /// True if every target holds every key.
     pub fn is_whole(&self) -> bool {
-        let whole = |received: &Received| received.failures.is_empty();
+        let whole = |received: &ReceiveResult| received.failures.is_empty();
         self.failures.is_empty() && self.targets.iter().all(whole)
     }
 }
 
-/// Copies everything that the source holds to all targets, each on a thread of its own: a key is installed
-/// while the source wraps the next. What is there and equal is left; running it again does what is missing.
+/// Copies all keys and files of the source to all targets, each on a thread of its own: a key is installed while the
+/// source wraps the next. Equal content is left alone, so another run completes the first.
 ///
-/// [`check`] comes first; the DKEK is looked at once more here.
+/// [`check`] comes first; the DKEK is checked once more here.
 pub fn run<C: CardChannel>(
     source: &mut Access<C>,
     targets: &mut [Access<C>],
-    progress: &(dyn Fn(Progress<'_>) + Sync),
-) -> Result<Cloned> {
-    let gate = Gate::default();
+    progress: &(dyn Fn(CardProgress<'_>) + Sync),
+) -> Result<CloneResult> {
+    let gate = PinTryGuard::default();
     let serial = source.serial.clone();
     source.logged_in_through(&gate, |card| {
         let there = domain::check_value(card, &serial)?;
@@ -82,7 +82,7 @@ pub fn run<C: CardChannel>(
         let total = wanted.len() * targets.len();
         let report = |card: &str| {
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-            progress(Progress { card, done, total });
+            progress(CardProgress { card, done, total });
         };
         thread::scope(|scope| {
             let (gate, report) = (&gate, &report);
@@ -113,7 +113,7 @@ pub fn run<C: CardChannel>(
             }
             drop(senders);
             let targets = threads.into_iter().filter_map(|thread| thread.join().ok());
-            Ok(Cloned {
+            Ok(CloneResult {
                 targets: targets.collect(),
                 failures,
             })
@@ -124,13 +124,13 @@ pub fn run<C: CardChannel>(
 /// One target: takes in what comes until the source has nothing more.
 fn receive_all<C: CardChannel>(
     target: &mut Access<C>,
-    gate: &Gate,
+    gate: &PinTryGuard,
     there: CheckValue,
-    queue: &Queue<Arc<Item>>,
+    queue: &Queue<Arc<TransferItem>>,
     report: &dyn Fn(&str),
-) -> Received {
+) -> ReceiveResult {
     let serial = target.serial.clone();
-    let mut gain = Received::new(&serial);
+    let mut gain = ReceiveResult::new(&serial);
     let outcome = target.logged_in_through(gate, |card| {
         domain::expect(card, &serial, there)?;
         let mut receiver = Receiver::new(card, &mut gain)?;

@@ -41,7 +41,7 @@ pub(super) fn check_value<C: CardChannel>(card: &mut Card<C>, serial: &str) -> R
     }
 }
 
-/// Whether keys under the DKEK with this key check value can enter a card.
+/// Checks that keys under the DKEK with this key check value can enter a card.
 pub(super) fn expect<C: CardChannel>(
     card: &mut Card<C>,
     serial: &str,

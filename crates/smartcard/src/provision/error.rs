@@ -34,7 +34,7 @@ pub enum ProvisionError {
         /// PIN or SO-PIN.
         whose: &'static str,
     },
-    /// The PIN was not tried, for another card had refused it.
+    /// The PIN was not tried, since another card had refused it.
     #[error("card {card}: the PIN was not tried, for another card refused its own")]
     NotTried {
         /// Serial number.
@@ -60,7 +60,7 @@ pub enum ProvisionError {
         /// Serial number.
         card: String,
     },
-    /// There is no PIN yet.
+    /// The PIN is not set yet.
     #[error("card {card} is not initialised (hsmux card init)")]
     NotInitialised {
         /// Serial number.
@@ -90,7 +90,7 @@ pub enum ProvisionError {
     DkekComplete {
         /// Serial number.
         card: String,
-        /// Of the DKEK.
+        /// The key check value of the DKEK.
         value: CheckValue,
     },
     /// The keys were wrapped under another.
@@ -103,7 +103,7 @@ pub enum ProvisionError {
         card: String,
         /// Its own.
         here: CheckValue,
-        /// That of the source.
+        /// The key check value of the source's DKEK.
         there: CheckValue,
     },
     /// The card has another key under this number.
@@ -147,20 +147,20 @@ pub enum ProvisionError {
         card: String,
         /// Its number.
         key: KeyReference,
-        /// What came out wrong.
+        /// The wrong result.
         why: String,
     },
     /// There is nothing to compare a copy with.
     #[error("card {card}: a copy of {key} could not prove itself, so none is made: {why}")]
-    NoWitness {
+    NoProof {
         /// Serial number.
         card: String,
         /// Its number.
         key: KeyReference,
-        /// What is missing.
+        /// The missing ability.
         why: String,
     },
-    /// Nobody is logged in to a card that was to be in use.
+    /// The card in use has no login any more.
     #[error(
         "card {card}: nobody is logged in to it any more: another program has selected its application \
          meanwhile, or it was pulled"
@@ -183,7 +183,7 @@ pub enum ProvisionError {
 }
 
 impl ProvisionError {
-    /// Whether it makes no sense to go on with this card: it is gone, full, or refuses the PIN.
+    /// True if further work with this card makes no sense: it is gone, full, or refuses the PIN.
     pub fn ends_card(&self) -> bool {
         match self {
             Self::Card(CardError::Channel(_)) => true,
@@ -201,17 +201,17 @@ impl ProvisionError {
                 | Self::MayNotLeave { .. }
                 | Self::OtherContent { .. }
                 | Self::NotProved { .. }
-                | Self::NoWitness { .. }
+                | Self::NoProof { .. }
         )
     }
 
-    /// Whether the card said no, as opposed to saying nothing.
+    /// True if the card refused, false if it did not answer.
     pub fn is_answer(&self) -> bool {
         !matches!(self, Self::Card(CardError::Channel(_)))
     }
 }
 
-/// What a pool would have heard from a vendor's module: what a card is not set up for is an answer to
+/// The error that a vendor's module would have given to a pool: a card that is not set up for an operation refuses
 /// the request.
 impl From<ProvisionError> for Error {
     fn from(error: ProvisionError) -> Self {
@@ -222,7 +222,7 @@ impl From<ProvisionError> for Error {
             | ProvisionError::DkekIncomplete { .. }
             | ProvisionError::OtherDkek { .. }
             | ProvisionError::MayNotLeave { .. }
-            | ProvisionError::NoWitness { .. } => Self::request(Kind::Unsupported, message),
+            | ProvisionError::NoProof { .. } => Self::request(Kind::Unsupported, message),
             _ => Self::token(Kind::Unproved, message),
         }
     }

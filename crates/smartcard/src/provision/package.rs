@@ -4,7 +4,7 @@ mod cbor;
 
 use minicbor::{Decode, Encode};
 
-use super::witness::Witness;
+use super::key_proof::KeyProof;
 use super::{Access, ProvisionError, Result, domain};
 use crate::dkek::{WrappedKey, WrappedKeyFile};
 use crate::tlv::Tlv;
@@ -22,17 +22,17 @@ pub struct KeyPackage {
     /// Its PKCS#15 description.
     #[cbor(n(2), with = "minicbor::bytes")]
     pub description: Option<Vec<u8>>,
-    /// Its certificate, or the request that stands in its place.
+    /// Its certificate, or the request in its place.
     #[cbor(n(3), with = "minicbor::bytes")]
     pub certificate: Option<Vec<u8>>,
-    /// How a copy proves itself; nothing where nobody can say.
+    /// The proof that a copy has to give; nothing if there is none.
     #[n(4)]
-    pub witness: Option<Witness>,
+    pub proof: Option<KeyProof>,
 }
 
-/// What installing a key came to.
+/// The result of installing a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Installed {
+pub enum InstallOutcome {
     /// It was not there.
     Copied,
     /// The key was there and has proved itself; its description or certificate were missing or old.
@@ -62,13 +62,13 @@ impl KeyPackage {
         let key = WrappedKey::parse(&wrapped?)?;
         let description = content(card, reference.file(FileKind::KeyDescription))?;
         let certificate = content(card, reference.file(FileKind::Certificate))?;
-        let witness = Witness::of(card, serial, reference, &key, certificate.as_deref())?;
+        let proof = KeyProof::of(card, serial, reference, &key, certificate.as_deref())?;
         Ok(Self {
             reference,
             key,
             description,
             certificate,
-            witness: Some(witness),
+            proof: Some(proof),
         })
     }
 
@@ -78,7 +78,7 @@ impl KeyPackage {
         let public = public.and_then(|file| cvc::public_key_of(file).ok());
         Self {
             reference,
-            witness: public.as_ref().map(Witness::of_public),
+            proof: public.as_ref().map(KeyProof::of_public),
             key: file.key,
             description: file.description,
             certificate: file.certificate,
@@ -94,24 +94,23 @@ impl KeyPackage {
         }
     }
 
-    /// Puts the key onto a card that is logged in, where `present` says whether the number is taken.
+    /// Installs the key on a card that is logged in; `present` says if the number is taken.
     ///
-    /// Whole or not at all: what fails is taken back. The description comes last, for programs see a
-    /// key by its description: a card that is pulled in the middle shows no half key, and the next try
-    /// finishes it.
+    /// All or nothing: a failure is taken back. The description comes last, since programs find a key by it. A card
+    /// that is pulled in the middle shows no half key, and the next try finishes it.
     pub(super) fn install<C: CardChannel>(
         &self,
         card: &mut Card<C>,
         serial: &str,
         present: bool,
-    ) -> Result<Installed> {
+    ) -> Result<InstallOutcome> {
         if present {
             self.recognise(card, serial)?;
             let changed = self.write_files(card)?;
             return Ok(if changed {
-                Installed::Completed
+                InstallOutcome::Completed
             } else {
-                Installed::Present
+                InstallOutcome::Present
             });
         }
         let made = self.make(card, serial);
@@ -119,7 +118,7 @@ impl KeyPackage {
             // A card that is gone cannot be tidied up; see above.
             let _ = remove(card, self.reference);
         }
-        made.map(|()| Installed::Copied)
+        made.map(|()| InstallOutcome::Copied)
     }
 
     /// The number is taken: by this very key?
@@ -128,9 +127,9 @@ impl KeyPackage {
             card: serial.to_owned(),
             key: self.reference,
         };
-        match &self.witness {
+        match &self.proof {
             None => Err(taken),
-            Some(witness) => match witness.check(card, serial, self.reference) {
+            Some(proof) => match proof.check(card, serial, self.reference) {
                 Err(error) if error.is_answer() => Err(taken),
                 outcome => outcome,
             },
@@ -139,8 +138,8 @@ impl KeyPackage {
 
     fn make<C: CardChannel>(&self, card: &mut Card<C>, serial: &str) -> Result<()> {
         card.unwrap_key(self.reference, self.key.as_bytes())?;
-        if let Some(witness) = &self.witness {
-            witness.check(card, serial, self.reference)?;
+        if let Some(proof) = &self.proof {
+            proof.check(card, serial, self.reference)?;
         }
         self.write_files(card).map(drop)
     }
@@ -175,7 +174,10 @@ pub fn wrap<C: CardChannel>(source: &mut Access<C>, key: KeyReference) -> Result
 }
 
 /// Puts one key onto a card with the DKEK that it was wrapped under.
-pub fn unwrap<C: CardChannel>(target: &mut Access<C>, package: &KeyPackage) -> Result<Installed> {
+pub fn unwrap<C: CardChannel>(
+    target: &mut Access<C>,
+    package: &KeyPackage,
+) -> Result<InstallOutcome> {
     let serial = target.serial.clone();
     target.logged_in(|card| {
         domain::expect(card, &serial, package.key.check_value())?;
@@ -198,7 +200,7 @@ pub(super) fn remove<C: CardChannel>(card: &mut Card<C>, key: KeyReference) -> R
     Ok(())
 }
 
-/// What a file of BER-TLV holds, without what is left behind it of an older, longer content.
+/// The BER-TLV content of a file, without the rest of an older, longer content.
 pub(super) fn content<C: CardChannel>(card: &mut Card<C>, file: FileId) -> Result<Option<Vec<u8>>> {
     let content = card.read_file_if_any(file)?;
     Ok(content.map(|content| {

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::package::{Installed, KeyPackage, content};
+use super::package::{InstallOutcome, KeyPackage, content};
 use super::{ProvisionError, Result};
 use crate::{Card, CardChannel, FileId, FileKind, KeyReference};
 
 /// How far the work is, for a bar.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Progress<'a> {
+pub struct CardProgress<'a> {
     /// The serial number of the card that has just finished something.
     pub card: &'a str,
     /// Things that are done, on all cards.
@@ -17,9 +17,9 @@ pub struct Progress<'a> {
     pub total: usize,
 }
 
-/// What became of one receiving card.
+/// The result for one receiving card.
 #[derive(Debug)]
-pub struct Received {
+pub struct ReceiveResult {
     /// Its serial number.
     pub card: String,
     /// Keys that it holds now and did not before, proved.
@@ -30,11 +30,11 @@ pub struct Received {
     pub present: Vec<KeyReference>,
     /// Other certificates and data that were written.
     pub files: Vec<FileId>,
-    /// What failed, in the words of the error.
+    /// The errors.
     pub failures: Vec<ProvisionError>,
 }
 
-impl Received {
+impl ReceiveResult {
     pub(super) fn new(card: &str) -> Self {
         Self {
             card: card.to_owned(),
@@ -46,15 +46,15 @@ impl Received {
         }
     }
 
-    /// Whether nothing was done, not even looked at.
+    /// True if nothing was done or found.
     pub(super) fn is_empty(&self) -> bool {
         let keys = self.copied.len() + self.completed.len() + self.present.len();
         keys + self.files.len() + self.failures.len() == 0
     }
 }
 
-/// What travels.
-pub(super) enum Item {
+/// A key or a file on its way.
+pub(super) enum TransferItem {
     Key(KeyPackage),
     File(FileId, Vec<u8>),
 }
@@ -63,11 +63,11 @@ pub(super) enum Item {
 pub(super) struct Receiver<'c, C> {
     card: &'c mut Card<C>,
     there: BTreeSet<FileId>,
-    received: &'c mut Received,
+    received: &'c mut ReceiveResult,
 }
 
 impl<'c, C: CardChannel> Receiver<'c, C> {
-    pub fn new(card: &'c mut Card<C>, received: &'c mut Received) -> Result<Self> {
+    pub fn new(card: &'c mut Card<C>, received: &'c mut ReceiveResult) -> Result<Self> {
         let there = card.enumerate()?.into_iter().collect();
         Ok(Self {
             card,
@@ -77,10 +77,10 @@ impl<'c, C: CardChannel> Receiver<'c, C> {
     }
 
     /// Takes one thing in. An error is one that ends the card; others are noted.
-    pub fn take(&mut self, item: &Item) -> Result<()> {
+    pub fn take(&mut self, item: &TransferItem) -> Result<()> {
         let outcome = match item {
-            Item::Key(package) => self.key(package),
-            Item::File(file, content) => self.file(*file, content),
+            TransferItem::Key(package) => self.key(package),
+            TransferItem::File(file, content) => self.file(*file, content),
         };
         match outcome {
             Err(error) if !error.ends_card() => {
@@ -95,9 +95,9 @@ impl<'c, C: CardChannel> Receiver<'c, C> {
         let key = package.reference;
         let present = self.there.contains(&key.file(FileKind::Key));
         let list = match package.install(self.card, &self.received.card, present)? {
-            Installed::Copied => &mut self.received.copied,
-            Installed::Completed => &mut self.received.completed,
-            Installed::Present => &mut self.received.present,
+            InstallOutcome::Copied => &mut self.received.copied,
+            InstallOutcome::Completed => &mut self.received.completed,
+            InstallOutcome::Present => &mut self.received.present,
         };
         list.push(key);
         Ok(())
@@ -124,14 +124,14 @@ impl<'c, C: CardChannel> Receiver<'c, C> {
 
 /// Something that a card has to give.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Wanted {
+pub(super) enum SourceItem {
     Key(KeyReference),
     File(FileId),
 }
 
-/// Everything that a card has to give, without its device key: keys first, descriptions of other things
-/// after these. `protected`: data that need the PIN to be read, too.
-pub(super) fn wanted(files: &[FileId], protected: bool) -> Vec<Wanted> {
+/// Everything to copy from a card, without its device key: keys first, descriptions of other things after these.
+/// `protected`: also data that need the PIN to be read.
+pub(super) fn wanted(files: &[FileId], protected: bool) -> Vec<SourceItem> {
     let rank = |file: &FileId| match file.kind()? {
         FileKind::Key => (file.number() != 0).then_some(0),
         FileKind::CaCertificate | FileKind::Data => Some(1),
@@ -145,23 +145,24 @@ pub(super) fn wanted(files: &[FileId], protected: bool) -> Vec<Wanted> {
         .collect();
     ranked.sort_unstable();
     let wanted = |(rank, file): (u8, FileId)| match rank {
-        0 => Wanted::Key(KeyReference(file.number())),
-        _ => Wanted::File(file),
+        0 => SourceItem::Key(KeyReference(file.number())),
+        _ => SourceItem::File(file),
     };
     ranked.into_iter().map(wanted).collect()
 }
 
-impl Wanted {
+impl SourceItem {
     /// Takes it from a card that is logged in.
-    pub fn take<C: CardChannel>(self, card: &mut Card<C>, serial: &str) -> Result<Item> {
+    pub fn take<C: CardChannel>(self, card: &mut Card<C>, serial: &str) -> Result<TransferItem> {
         Ok(match self {
-            Self::Key(key) => Item::Key(KeyPackage::take(card, serial, key)?),
-            Self::File(file) => Item::File(file, read(card, file)?.unwrap_or_default()),
+            Self::Key(key) => TransferItem::Key(KeyPackage::take(card, serial, key)?),
+            Self::File(file) => TransferItem::File(file, read(card, file)?.unwrap_or_default()),
         })
     }
 }
 
-/// A file as it is compared and copied: data whole, everything else without what is left behind it.
+/// The content of a file for comparison and copying: data as a whole, all others without the rest of an older
+/// content.
 fn read<C: CardChannel>(card: &mut Card<C>, file: FileId) -> Result<Option<Vec<u8>>> {
     match file.kind() {
         Some(FileKind::Data | FileKind::ProtectedData) => {

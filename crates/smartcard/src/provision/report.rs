@@ -1,4 +1,4 @@
-//! What is on a card, as far as it says so without a PIN.
+//! The content of a card, as far as it is readable without a PIN.
 
 use super::Result;
 use crate::dkek::CheckValue;
@@ -50,7 +50,7 @@ pub struct KeyReport {
     pub family: Option<KeyFamily>,
     /// Its size in bits.
     pub bits: Option<u32>,
-    /// Whether it has a certificate, as opposed to the request that it was born with, or nothing.
+    /// True for a certificate; false for the request that the key was made with, or nothing.
     pub certificate: bool,
 }
 
@@ -68,8 +68,8 @@ pub fn serial<C: CardChannel>(card: &mut Card<C>) -> Result<String> {
     })
 }
 
-/// The same of a card whose application is selected, as that of a card in use is: nothing is selected, so that
-/// a card of another kind is not disturbed.
+/// The same of a card in use, whose application is selected: nothing is selected, so a card of another kind is not
+/// disturbed.
 pub fn serial_as_selected<C: CardChannel>(card: &mut Card<C>) -> Result<String> {
     card.exclusively(|card| read_serial(card))
 }
@@ -82,10 +82,10 @@ fn read_serial<C: CardChannel>(card: &mut Card<C>) -> Result<String> {
     Ok(certificate.serial().to_owned())
 }
 
-/// Looks at a card; no try of any PIN is spent.
+/// Reads a card; no try of any PIN is spent.
 ///
-/// `quietly`: without SELECT, so that nobody is logged out; the version is not told then, and a PIN may
-/// be "logged in" by somebody else.
+/// `quietly`: without SELECT, which would end the login. The version is then unknown, and a PIN may be "logged in" by
+/// another program.
 pub fn report<C: CardChannel>(card: &mut Card<C>, quietly: bool) -> Result<CardReport> {
     let serial = serial(card)?;
     card.exclusively(|card| {

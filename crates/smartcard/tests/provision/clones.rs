@@ -9,7 +9,7 @@ use hsmux_vcard::{Fault, MemoryChannel, Profile};
 
 use crate::rig::{Plugged, how, shares};
 
-const QUIET: &(dyn Fn(hsmux_smartcard::provision::Progress<'_>) + Sync) = &|_| {};
+const QUIET: &(dyn Fn(hsmux_smartcard::provision::CardProgress<'_>) + Sync) = &|_| {};
 /// SIGN.
 const SIGN: u8 = 0x68;
 
@@ -17,7 +17,7 @@ fn numbers(keys: &[KeyReference]) -> Vec<u8> {
     keys.iter().map(|key| key.0).collect()
 }
 
-/// What a clone to one card failed with.
+/// The errors of a clone to one card.
 fn failures<C: CardChannel>(source: &Plugged, target: Access<C>) -> Vec<ProvisionError>
 where
     MemoryChannel: Into<C>,
@@ -140,7 +140,7 @@ fn a_target_with_another_dkek_is_refused_before_anything() {
         verdicts[4],
         Err(ProvisionError::NotInitialised { .. })
     ));
-    // Who goes on in spite of it meets the same refusal, and nothing is written.
+    // A caller that ignores the check meets the same refusal, and nothing is written.
     let failures = failures(&source, alien.access());
     assert!(
         matches!(failures[..], [ProvisionError::OtherDkek { .. }]),
@@ -276,9 +276,9 @@ fn a_key_without_public_half_is_not_copied_unproved() {
     });
     let target = Plugged::ready("CLN000081", &shares);
     let failures = failures(&source, target.access());
-    // RSA signs the same each time, so that the original can be compared. A key on a curve tells its public
-    // half by itself, and signs; but for curves without arithmetic here nobody can verify that.
-    let [ProvisionError::NoWitness { key, .. }] = &failures[..] else {
+    // RSA signs the same each time, which allows a comparison with the original. A key on a curve shows its public
+    // half and signs, but without arithmetic for the curve nothing here can verify that.
+    let [ProvisionError::NoProof { key, .. }] = &failures[..] else {
         panic!("{failures:?}");
     };
     assert_eq!(key.0, 1);

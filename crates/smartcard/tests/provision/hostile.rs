@@ -146,7 +146,7 @@ proptest! {
         }
     }
 
-    /// Whoever has the DKEK may seal what he likes.
+    /// An owner of the DKEK can seal any content.
     #[test]
     fn sealed_nonsense(
         kind in select(vec![WrappedKind::Rsa, WrappedKind::RsaCrt, WrappedKind::Ec, WrappedKind::Aes]),

@@ -76,7 +76,7 @@ impl Hub {
 }
 
 impl Behind {
-    /// What PC/SC says of a reader that is gone.
+    /// PC/SC's error for a reader that is gone.
     fn there(&self) -> Result<(), ChannelError> {
         let reader = self.inner.name().to_owned();
         let there = self.hub.is_there().then_some(());
@@ -164,7 +164,7 @@ fn a_hub_that_drops_off_leaves_no_half_key_and_the_next_run_finishes() {
     }
 }
 
-/// Nothing here has a time-out of its own that a slow way would meet; each command waits for its answer.
+/// No time-out here is shorter than a slow hub; each command waits for its answer.
 #[test]
 fn a_slow_hub_takes_its_time_for_each_command() {
     let latency = Duration::from_millis(5);

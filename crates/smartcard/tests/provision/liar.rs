@@ -21,7 +21,7 @@ use super::rig::{PIN, Plugged, SO_PIN, how, secret, shares, so_pin};
 /// More commands than everything below takes, with 512 parts of an answer each.
 const WITHOUT_END: usize = 500_000;
 
-/// What becomes of a true answer.
+/// A change of a true answer.
 #[derive(Clone, Debug)]
 enum Lie {
     /// Some bits are others.
@@ -38,7 +38,7 @@ enum Lie {
     Other(Vec<u8>),
     /// There is more of it, and more, and more.
     Endless(Vec<u8>),
-    /// There is none.
+    /// The answer is dropped.
     Gone,
 }
 
@@ -280,7 +280,7 @@ proptest! {
         Stage::new(script.into()).whole_session(&other);
     }
 
-    /// What a lying card gave away is not taken for a key, and stands in nobody's way.
+    /// The output of a lying card never counts as a key, and blocks no later clone.
     #[test]
     fn a_clone_of_a_liar_can_be_finished_by_an_honest_card(script in vec((0..40_usize, lie()), 1..5)) {
         let stage = Stage::new(script.into());

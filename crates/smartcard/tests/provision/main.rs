@@ -5,7 +5,7 @@ mod clones;
 mod hostile;
 mod hub;
 mod liar;
-mod newborn;
+mod new_key;
 mod pulled;
 mod rig;
 mod set_up;

@@ -107,7 +107,7 @@ fn the_last_try_needs_a_word() {
     for _ in 0..2 {
         assert!(wrong.logged_in(|_| Ok(())).is_err());
     }
-    // Not even the right one, for nobody can know that it is.
+    // Not even the right PIN is tried: it is unknown whether it is right.
     let error = card.access().logged_in(|_| Ok(())).unwrap_err();
     assert!(matches!(error, ProvisionError::LastTry { .. }), "{error}");
     assert_eq!(card.tries(), PinStatus::TriesLeft(1));

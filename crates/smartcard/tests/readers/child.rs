@@ -7,7 +7,7 @@ use hsmux_vcard::reader::Readers;
 use hsmux_vcard::{Card, Order, Profile};
 
 const CHILD: &str = "HSMUX_READERS_CHILD";
-/// What a line for the parent begins with, among what the test prints.
+/// The beginning of a line for the parent, among the test's output.
 const MARK: &str = "@tell ";
 /// The test came to its end.
 const DONE: &str = "done";

@@ -18,7 +18,7 @@ fn pkcs11_tool(line: &str) {
     assert!(output.status.success(), "{said}");
 }
 
-/// What OpenSC has written is read here, and written again the same, byte for byte.
+/// Descriptions of OpenSC are read here and written again the same, byte for byte.
 #[test]
 fn opensc_writes_them() {
     child("descriptions::opensc_writes_them", 1, || {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use child::{child, tell};
 use hsmux_smartcard::commands::{Initialize, KeyPair, KeyPairKind};
 use hsmux_smartcard::cvc::{Certificate, Request};
-use hsmux_smartcard::pcsc::{CardState, Channel, Limits, Watch, readers};
+use hsmux_smartcard::pcsc::{CardState, CardTimeouts, Channel, ReaderWatch, readers};
 use hsmux_smartcard::{
     Card, CardChannel, CardError, ChannelError, Curve, FileId, KeyReference, Pin, PinStatus,
     SignAlgorithm, SoPin, ecdsa_fixed,
@@ -26,7 +26,7 @@ fn names() -> Vec<String> {
 }
 
 fn card(reader: &str) -> Card<Channel> {
-    Card::new(Channel::open(reader, Limits::default()).unwrap())
+    Card::new(Channel::open(reader, CardTimeouts::default()).unwrap())
 }
 
 fn pin() -> Secret {
@@ -100,10 +100,10 @@ fn a_key_is_made_and_signs() {
 fn one_program_at_a_time() {
     child("one_program_at_a_time", 2, || {
         let names = names();
-        let mut first = Channel::open(&names[0], Limits::default()).unwrap();
-        let impatient = Limits {
+        let mut first = Channel::open(&names[0], CardTimeouts::default()).unwrap();
+        let impatient = CardTimeouts {
             exclusive: Duration::from_millis(200),
-            ..Limits::default()
+            ..CardTimeouts::default()
         };
         let mut second = Channel::open(&names[0], impatient).unwrap();
         first.begin().unwrap();
@@ -120,7 +120,7 @@ fn a_card_that_was_pulled_is_found_again() {
     child("a_card_that_was_pulled_is_found_again", 2, || {
         let names = names();
         let mut card = card(&names[0]);
-        let mut watch = Watch::new().unwrap();
+        let mut watch = ReaderWatch::new().unwrap();
         watch.wait(Duration::ZERO).unwrap();
         card.exclusively(Card::select).unwrap();
         tell("pull");
@@ -152,12 +152,14 @@ fn a_pcscd_that_was_restarted_is_found_again() {
         tell("stop");
         let error = card.exclusively(Card::select).unwrap_err();
         assert!(matches!(error, CardError::Channel(_)), "{error}");
-        let error = Channel::open(&names[0], Limits::default()).err().unwrap();
+        let error = Channel::open(&names[0], CardTimeouts::default())
+            .err()
+            .unwrap();
         assert_eq!(error, ChannelError::NoPcscd);
         assert_eq!(readers(), Err(ChannelError::NoPcscd));
         tell("start");
         until(|| card.exclusively(Card::select), Result::is_ok).unwrap();
-        let error = Channel::open("No such reader", Limits::default()).err();
+        let error = Channel::open("No such reader", CardTimeouts::default()).err();
         assert!(
             matches!(error, Some(ChannelError::NoReader { .. })),
             "{error:?}"
@@ -168,7 +170,7 @@ fn a_pcscd_that_was_restarted_is_found_again() {
 #[test]
 fn waiting_for_a_change_can_be_ended() {
     child("waiting_for_a_change_can_be_ended", 1, || {
-        let mut watch = Watch::new().unwrap();
+        let mut watch = ReaderWatch::new().unwrap();
         watch.wait(Duration::ZERO).unwrap();
         let canceller = watch.canceller();
         let waiting = std::thread::spawn(move || watch.wait(Duration::from_secs(600)));

@@ -8,12 +8,12 @@ use hsmux_token::{Error, Hash, Kind, Mechanism, Params, Pss, Result, ck};
 use num_bigint::BigUint;
 
 /// An RSA public key.
-pub struct Key {
+pub struct RsaKey {
     n: BigUint,
     e: BigUint,
 }
 
-impl Key {
+impl RsaKey {
     /// From CKA_MODULUS and CKA_PUBLIC_EXPONENT, big-endian.
     pub fn new(modulus: &[u8], exponent: &[u8]) -> Result<Self> {
         let n = BigUint::from_bytes_be(modulus);

@@ -23,7 +23,7 @@ pub fn encryption_block(call: &str, data: &[u8], len: usize) -> Result<Vec<u8>> 
     Ok([&[0, 2], &padding[..], &[0], data].concat())
 }
 
-/// What stands in a signature block; `None` if it is none.
+/// The content of a signature block; `None` if it is none.
 pub fn signed_data(block: &[u8]) -> Option<&[u8]> {
     let padded = block.strip_prefix(&[0, 1])?;
     let end = padded.iter().position(|byte| *byte != 0xff)?;

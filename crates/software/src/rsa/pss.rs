@@ -2,14 +2,14 @@
 
 use hsmux_token::{Error, Hash, Pss, Result, ck};
 
-/// Whether the encoded `message` is of the digest `data`; `bits` are those of the modulus less one.
+/// Verifies the encoded `message` against the digest `data`; `bits` are those of the modulus less one.
 pub fn verify(params: &Pss, data: &[u8], message: &[u8], bits: usize) -> Result<bool> {
     let (hash, mgf) = super::hashes("C_Verify", params.hash, params.mgf)?;
     if data.len() != hash.len() {
         return Err(Error::vendor("C_Verify", ck::CKR_DATA_LEN_RANGE));
     }
     let salt = usize::try_from(params.salt).unwrap_or(usize::MAX);
-    let Some(encoded) = Encoded::read(hash, mgf, message, bits) else {
+    let Some(encoded) = EncodedMessage::read(hash, mgf, message, bits) else {
         return Ok(false);
     };
     let Some(zeros) = encoded.block.len().checked_sub(salt.saturating_add(1)) else {
@@ -30,24 +30,24 @@ pub fn verify(params: &Pss, data: &[u8], message: &[u8], bits: usize) -> Result<
 /// The bytes of salt in an encoded message: what follows the zeros and the 1. Whatever this is, [`verify`] decides.
 pub fn salt(params: &Pss, message: &[u8], bits: usize) -> Result<Option<u64>> {
     let (hash, mgf) = super::hashes("C_Verify", params.hash, params.mgf)?;
-    let encoded = Encoded::read(hash, mgf, message, bits);
-    Ok(encoded.and_then(|Encoded { block, .. }| {
+    let encoded = EncodedMessage::read(hash, mgf, message, bits);
+    Ok(encoded.and_then(|EncodedMessage { block, .. }| {
         let zeros = block.iter().position(|byte| *byte != 0)?;
         Some((block.len() - zeros - 1) as u64)
     }))
 }
 
 /// The parts of an encoded message.
-struct Encoded<'a> {
-    /// What its trailer and its first bits have to be, they are.
+struct EncodedMessage<'a> {
+    /// True if its trailer and its first bits are right.
     is_well_formed: bool,
     /// Zeros, a 1 and the salt, unmasked.
     block: Vec<u8>,
     digest: &'a [u8],
 }
 
-impl<'a> Encoded<'a> {
-    /// `None`: there is no room for a digest.
+impl<'a> EncodedMessage<'a> {
+    /// `None` if it has no room for a digest.
     fn read(hash: Hash, mgf: Hash, message: &'a [u8], bits: usize) -> Option<Self> {
         // One byte shorter than the modulus where its size is a multiple of 8 plus 1.
         let len = bits.div_ceil(8);

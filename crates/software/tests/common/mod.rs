@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use hsmux_software::PublicKey;
 use hsmux_token::Result;
 
-/// A key pair in a file of its own temporary folder.
+/// A key pair in a file of a temporary folder.
 pub struct Pair {
     folder: tempfile::TempDir,
     pub public: PublicKey,

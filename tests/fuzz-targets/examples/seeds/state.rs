@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hsmux_audit::{Actor, Event, Keeper, OnFailure, Settings, Trail};
+use hsmux_audit::{Actor, AuditFolder, Event, OnFailure, Settings, Trail};
 
 use super::write;
 
@@ -46,7 +46,9 @@ pub fn trail() {
     let lines = fs::read(&settings.file).expect("the trail");
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
     fs::write(data.join("trail.jsonl"), &lines).expect("the trail");
-    let key = Keeper::of(&settings.state).public_key().expect("its key");
+    let key = AuditFolder::of(&settings.state)
+        .public_key()
+        .expect("its key");
     fs::write(data.join("trail.pub"), key.to_string()).expect("its key");
     let all: Vec<_> = lines.split_inclusive(|byte| *byte == b'\n').collect();
     for (at, line) in all.iter().enumerate() {

@@ -229,12 +229,14 @@ uses! {
 
 /// Calls that make objects: for this process they are no foreign changes.
 macro_rules! makes {
-    ($($name:ident $(by $how:ident)? ($($argument:ident: $type:ty),* $(,)?);)*) => { $(
+    ($($name:ident $(by $how:ident)? $(with $template:ident $len:ident)* ($($argument:ident: $type:ty),* $(,)?);)*) => { $(
         unsafe extern "C" fn $name(session: CK_SESSION_HANDLE, $($argument: $type),*) -> CK_RV {
             let make = || {
                 // SAFETY: the standard's promise.
                 $(lacks(session, unsafe { (*$how).mechanism })?;)?
                 makes(session)?;
+                // SAFETY: the same.
+                $(forbids_no(session, unsafe { templated($template, $len) })?;)*
                 // SAFETY: the same.
                 unsafe { real!($name(session, $($argument),*)) }
             };
@@ -247,6 +249,33 @@ fn makes(session: CK_SESSION_HANDLE) -> Result<(), CK_RV> {
     match Control::now()?.token(device(session)?.0)?.make_error {
         CKR_OK => Ok(()),
         code => Err(code),
+    }
+}
+
+/// # Safety
+/// A template with so many attributes, or null and none.
+unsafe fn templated<'a>(template: Template, len: CK_ULONG) -> &'a [CK_ATTRIBUTE] {
+    if template.is_null() {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(template, len as usize) }
+}
+
+fn forbids_no(session: CK_SESSION_HANDLE, template: &[CK_ATTRIBUTE]) -> Result<(), CK_RV> {
+    let control = Control::now()?;
+    let kinds = &control.token(device(session)?.0)?.forbids_no;
+    let is_no = |of: &CK_ATTRIBUTE| {
+        // SAFETY: a template has as many bytes at each value as it says.
+        of.ulValueLen == 1 && unsafe { *of.pValue.cast::<u8>() } == CK_FALSE
+    };
+    if template
+        .iter()
+        .any(|of| kinds.contains(&of.type_) && is_no(of))
+    {
+        Err(CKR_ATTRIBUTE_TYPE_INVALID)
+    } else {
+        Ok(())
     }
 }
 
@@ -307,14 +336,14 @@ type Template = *mut CK_ATTRIBUTE;
 type Made = *mut CK_OBJECT_HANDLE;
 
 makes! {
-    C_GenerateKey by how(how: Mechanism, template: Template, len: CK_ULONG, made: Made);
-    C_GenerateKeyPair by how(
+    C_GenerateKey by how with template len (how: Mechanism, template: Template, len: CK_ULONG, made: Made);
+    C_GenerateKeyPair by how with public public_len with private private_len (
         how: Mechanism, public: Template, public_len: CK_ULONG, private: Template, private_len: CK_ULONG,
         made_public: Made, made_private: Made,
     );
-    C_CreateObject(template: Template, len: CK_ULONG, made: Made);
+    C_CreateObject with template len (template: Template, len: CK_ULONG, made: Made);
     C_CopyObject(object: CK_OBJECT_HANDLE, template: Template, len: CK_ULONG, made: Made);
-    C_UnwrapKey(
+    C_UnwrapKey with template len (
         how: Mechanism, key: CK_OBJECT_HANDLE, wrapped: *mut u8, wrapped_len: CK_ULONG,
         template: Template, len: CK_ULONG, made: Made,
     );

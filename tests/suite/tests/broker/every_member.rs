@@ -97,6 +97,36 @@ fn half_a_key_is_on_none() {
     until_whole(&broker, &MEMBERS);
 }
 
+/// Such keys may do what the member's defaults allow. Nothing of the first try is left.
+#[test]
+fn a_member_that_knows_not_all_uses_of_a_template_gets_its_keys() {
+    let mut rig = Rig::empty(Setup::Daemon, MEMBERS.len());
+    let mut tokens = MEMBERS.map(|label| {
+        let mut token = StandIn::new(&rig.path(""), &format!("{label}-module"), &[label]);
+        token.set_module(&format!("forward = \"{SOFTHSM}\""));
+        token
+    });
+    rig.config.members = tokens.iter().flat_map(StandIn::members).collect();
+    let broker = Broker::over(rig, "");
+    for (at, token) in tokens.iter_mut().enumerate() {
+        let kinds = [ck::CKA_DERIVE, ck::CKA_WRAP, ck::CKA_UNWRAP];
+        token.set_all(&format!("forbids_no = {kinds:?}"));
+        for kind in KINDS {
+            is_free(&broker, &format!("app-{at}-{kind}"), kind);
+        }
+        for kind in ["aes:256", "ec:p256", "hmac:256"] {
+            let label = format!("own-{at}-{}", &kind[..3]);
+            let generate = format!("key generate {kind} --label {label}");
+            broker.rig.hsmux(&generate).ok();
+        }
+        until_whole(&broker, &MEMBERS);
+        broker.rig.hsmux("status --check").ok();
+        let owed = &broker.rig.status()["pool"]["debts"];
+        assert_eq!(owed, &json!([]));
+        token.set_all("");
+    }
+}
+
 /// A token to which no key can be brought, before or behind one that could make it.
 #[test]
 fn a_member_of_another_kind_is_named() {

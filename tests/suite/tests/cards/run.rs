@@ -137,14 +137,16 @@ fn a_user_whom_pcscd_refuses_is_told_so() {
 /// Options of setpriv.
 const NOBODY: &str = "--reuid 65534 --regid 65534 --clear-groups --";
 
-/// A folder with the program that any user may run.
+/// A folder with the programs that any user may run.
 fn for_everybody() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let everybody = |mode| Permissions::from_mode(mode);
     fs::set_permissions(folder.path(), everybody(0o755)).unwrap();
-    let program = folder.path().join("hsmux");
-    fs::copy(built(Program::Hsmux), &program).unwrap();
-    fs::set_permissions(&program, everybody(0o755)).unwrap();
+    for program in [Program::Hsmux, Program::Lab].map(built) {
+        let copy = folder.path().join(program.file_name().unwrap());
+        fs::copy(program, &copy).unwrap();
+        fs::set_permissions(&copy, everybody(0o755)).unwrap();
+    }
     folder
 }
 

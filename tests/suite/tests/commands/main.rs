@@ -10,6 +10,7 @@ mod key_choice;
 mod key_delete;
 mod key_list;
 mod keys;
+mod lab;
 mod listeners;
 mod members;
 mod next_command;

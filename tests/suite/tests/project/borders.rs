@@ -24,7 +24,8 @@ const LAYERS: &[&[&str]] = &[
         "hsmux-bench",
         "hsmux-node",
     ],
-    &["hsmux-cli"],
+    &["hsmux-console"],
+    &["hsmux-cli", "hsmux-lab"],
 ];
 
 /// Where `unsafe` may stand: the two sides of the C interface, the vendor's one in tests, the two functions of
@@ -92,6 +93,16 @@ fn the_module_carries_no_runtime() {
         "parking_lot",
     ] {
         assert!(!carried.contains(banned), "the module depends on {banned}");
+    }
+}
+
+/// Production hosts need neither measurements nor virtual cards.
+#[test]
+fn hsmux_carries_no_lab() {
+    let carried = dependencies("hsmux-cli", "");
+    assert!(carried.contains("hsmux-console"), "{carried:?}");
+    for banned in ["hsmux-bench", "hsmux-vcard"] {
+        assert!(!carried.contains(banned), "hsmux depends on {banned}");
     }
 }
 

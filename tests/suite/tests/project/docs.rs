@@ -51,8 +51,18 @@ fn blocks<'t>(text: &'t str, language: &str) -> impl Iterator<Item = &'t str> {
 }
 
 #[test]
+fn the_readme_works() {
+    run_page("README.md");
+}
+
+#[test]
 fn the_guide_works() {
     run_page("docs/guide.md");
+}
+
+#[test]
+fn the_page_of_migration_works() {
+    run_page("docs/migrate.md");
 }
 
 #[test]
@@ -112,20 +122,6 @@ fn the_configuration_page_is_the_programs_own() {
         page == printed,
         "docs/configuration.md is old: `hsmux config schema` prints it"
     );
-}
-
-/// The README's configuration is one that `hsmux config check` finds nothing wrong with.
-#[test]
-fn the_readme_has_a_good_configuration() {
-    let rig = Rig::prepare(Setup::Daemon, 0);
-    let text = fs::read_to_string(source().join("README.md")).unwrap();
-    let config: String = blocks(&text, "toml").collect();
-    assert!(config.contains("[[token]]"), "{config}");
-    fs::write(rig.path("hsmux.toml"), config).unwrap();
-    for label in ["hsm1", "hsm2"] {
-        rig.write_pin(label, "1234");
-    }
-    rig.hsmux("config check").ok().says("good");
 }
 
 /// The pages about security name tests, as `` `end/of/path.rs::test` ``; a claim of the threat model and a limit name

@@ -19,13 +19,23 @@ const FILES: &[&str] = &[
     "usr/lib/sysusers.d/hsmux.conf",
 ];
 
-fn install(root: &Path, more: &str) {
+const LAB: &[&str] = &[
+    "usr/bin/hsmux-lab",
+    "usr/share/man/man1/hsmux-lab.1",
+    "usr/share/man/man1/hsmux-lab-bench-sign.1",
+    "usr/share/bash-completion/completions/hsmux-lab",
+    "usr/share/zsh/site-functions/_hsmux-lab",
+    "usr/share/fish/vendor_completions.d/hsmux-lab.fish",
+];
+
+fn install(root: &Path, lab: &str, more: &str) {
     Run::new(source().join("scripts/install.sh"))
         .env("DESTDIR", root)
         .env("PREFIX", "/usr")
         .env("LIBDIR", "/usr/lib")
         .env("UNITDIR", "/usr/lib/systemd/system")
         .env("SYSUSERSDIR", "/usr/lib/sysusers.d")
+        .env("LAB", lab)
         .env("BUILT", built(Program::Hsmux).parent().unwrap())
         .args(more)
         .ok();
@@ -34,8 +44,8 @@ fn install(root: &Path, more: &str) {
 #[test]
 fn installs_and_removes() {
     let root = TempDir::new().unwrap();
-    install(root.path(), "");
-    for file in FILES {
+    install(root.path(), "yes", "");
+    for file in FILES.iter().chain(LAB) {
         assert!(
             root.path()
                 .join(file)
@@ -52,10 +62,29 @@ fn installs_and_removes() {
         .arg("--version")
         .ok()
         .says("hsmux");
-    install(root.path(), "--remove");
-    for file in FILES {
+    install(root.path(), "yes", "--remove");
+    for file in FILES.iter().chain(LAB) {
         assert!(!root.path().join(file).exists(), "{file} is still there");
     }
+}
+
+/// A production host needs no measurements and no virtual cards.
+#[test]
+fn a_host_may_have_no_lab() {
+    let root = TempDir::new().unwrap();
+    install(root.path(), "no", "");
+    for file in FILES {
+        assert!(root.path().join(file).exists(), "{file}");
+    }
+    for file in LAB {
+        assert!(!root.path().join(file).exists(), "{file} is there");
+    }
+    let build = |lab: &str| {
+        let make = Run::new("make").dir(source());
+        make.args("--no-print-directory --dry-run build").arg(lab)
+    };
+    build("LAB=no").ok().never_says("hsmux-lab");
+    build("LAB=yes").ok().says("-p hsmux-lab");
 }
 
 /// The daemon may end as it means to, and `hsmux doctor` finds nothing wrong with the state folder.

@@ -11,7 +11,7 @@ fn shipped() -> BTreeSet<String> {
     let tree = Run::new(env!("CARGO"))
         .dir(source())
         .args("tree --offline --edges normal,no-proc-macro --prefix none --format {p}")
-        .args("--target x86_64-unknown-linux-gnu -p hsmux-cli -p hsmux-pkcs11")
+        .args("--target x86_64-unknown-linux-gnu -p hsmux-cli -p hsmux-lab -p hsmux-pkcs11")
         .ok();
     let lines = tree.out.lines().filter(|line| !line.trim().is_empty());
     let name = |line: &str| {

@@ -3,41 +3,41 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// An answer of so many bytes is charged, and never refused: what it tells of may have been done.
+/// An answer of at most so many bytes is charged and never refused: the act that it reports may be done.
 const SHORT: usize = 4 << 10;
 
-/// What all requests may hold together.
-pub struct Memory {
+/// The memory of all requests together.
+pub struct RequestMemory {
     most: usize,
     taken: AtomicUsize,
 }
 
-/// What the requests of one client hold.
+/// The memory of one client's requests.
 #[derive(Default)]
 pub struct ClientMemory {
     taken: AtomicUsize,
 }
 
-/// What one request holds, until this is dropped.
-pub struct Charge {
-    memory: Arc<Memory>,
+/// The memory of one request, until this is dropped.
+pub struct MemoryCharge {
+    memory: Arc<RequestMemory>,
     client: Arc<ClientMemory>,
-    /// What its client may hold.
+    /// The client's share.
     part: usize,
     held: AtomicUsize,
 }
 
-/// Who has the memory that a request would need.
+/// The holder of the memory that a request would need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Full {
+pub enum MemoryFull {
     /// Other requests of its client.
     Client,
     /// Requests of all.
     All,
 }
 
-impl Memory {
-    /// Of so many bytes.
+impl RequestMemory {
+    /// Memory of so many bytes.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
             most,
@@ -51,9 +51,9 @@ impl Memory {
     }
 }
 
-impl Charge {
+impl MemoryCharge {
     /// A new request holds nothing. Its body has at most `max_body` bytes.
-    pub fn new(memory: &Arc<Memory>, client: &Arc<ClientMemory>, max_body: usize) -> Self {
+    pub fn new(memory: &Arc<RequestMemory>, client: &Arc<ClientMemory>, max_body: usize) -> Self {
         Self {
             memory: Arc::clone(memory),
             client: Arc::clone(client),
@@ -62,9 +62,9 @@ impl Charge {
         }
     }
 
-    /// Takes so much more, unless others have taken all, or its client half of all. A request alone always has what it
-    /// needs. If it is refused, it gives back at once what it holds: of two that do not fit in together one does.
-    pub fn grow(&self, bytes: usize) -> Result<(), Full> {
+    /// Takes more memory, unless others hold all of it, or its client half of it. A request alone always gets what it
+    /// needs. A refused request gives back all that it holds: of two that do not fit together, one fits.
+    pub fn grow(&self, bytes: usize) -> Result<(), MemoryFull> {
         let own = self.held.load(Ordering::Acquire);
         let take = |of: &AtomicUsize, most: usize| {
             let more = |taken: usize| {
@@ -75,10 +75,10 @@ impl Charge {
                 .is_ok()
         };
         let full = if !take(&self.client.taken, self.part) {
-            Full::Client
+            MemoryFull::Client
         } else if !take(&self.memory.taken, self.memory.most) {
             self.client.taken.fetch_sub(bytes, Ordering::AcqRel);
-            Full::All
+            MemoryFull::All
         } else {
             self.held.fetch_add(bytes, Ordering::AcqRel);
             return Ok(());
@@ -87,8 +87,8 @@ impl Charge {
         Err(full)
     }
 
-    /// Holds an answer of so many bytes in place of all before it.
-    pub fn answer(&self, bytes: usize) -> Result<(), Full> {
+    /// Holds an answer of so many bytes, and nothing else.
+    pub fn answer(&self, bytes: usize) -> Result<(), MemoryFull> {
         self.shrink_to(bytes);
         let more = bytes - self.held.load(Ordering::Acquire);
         if more == 0 || bytes > SHORT {
@@ -108,7 +108,7 @@ impl Charge {
     }
 }
 
-impl Drop for Charge {
+impl Drop for MemoryCharge {
     fn drop(&mut self) {
         self.shrink_to(0);
     }
@@ -120,8 +120,8 @@ mod tests {
 
     #[test]
     fn an_answer_takes_the_place_of_its_body() {
-        let (all, client) = (Memory::new(40 << 10), Arc::default());
-        let charge = Charge::new(&all, &client, 0);
+        let (all, client) = (RequestMemory::new(40 << 10), Arc::default());
+        let charge = MemoryCharge::new(&all, &client, 0);
         charge.grow(9000).unwrap();
         charge.answer(100).unwrap();
         assert_eq!(all.taken(), 100);
@@ -133,16 +133,16 @@ mod tests {
 
     #[test]
     fn an_answer_has_no_room_beside_those_that_wait() {
-        let all = Memory::new(40 << 10);
+        let all = RequestMemory::new(40 << 10);
         let [one, other] = [(); 2].map(|()| Arc::default());
-        let charge = |of| Charge::new(&all, of, 0);
+        let charge = |of| MemoryCharge::new(&all, of, 0);
         let waiting = [charge(&one), charge(&one), charge(&other)];
         waiting[0].answer(10 << 10).unwrap();
         waiting[1].answer(10 << 10).unwrap();
         waiting[2].answer(15 << 10).unwrap();
-        assert_eq!(charge(&one).answer(SHORT + 1), Err(Full::Client));
+        assert_eq!(charge(&one).answer(SHORT + 1), Err(MemoryFull::Client));
         let third = Arc::default();
-        assert_eq!(charge(&third).answer(6 << 10), Err(Full::All));
+        assert_eq!(charge(&third).answer(6 << 10), Err(MemoryFull::All));
         assert_eq!(all.taken(), 35 << 10, "what is refused holds nothing");
         charge(&third).answer(5 << 10).unwrap();
         drop(waiting);
@@ -151,8 +151,8 @@ mod tests {
 
     #[test]
     fn a_short_answer_always_has_room() {
-        let (all, client) = (Memory::new(1024), Arc::default());
-        let charges = [(); 3].map(|()| Charge::new(&all, &client, 0));
+        let (all, client) = (RequestMemory::new(1024), Arc::default());
+        let charges = [(); 3].map(|()| MemoryCharge::new(&all, &client, 0));
         for charge in &charges {
             charge.answer(SHORT).unwrap();
         }
@@ -161,16 +161,16 @@ mod tests {
         assert_eq!(all.taken(), 0);
     }
 
-    /// Else it would be refused however often its client tries.
+    /// Otherwise it would be refused for ever.
     #[test]
     fn a_request_alone_has_what_it_needs() {
-        let (all, client) = (Memory::new(1024), Arc::default());
-        let alone = Charge::new(&all, &client, 0);
+        let (all, client) = (RequestMemory::new(1024), Arc::default());
+        let alone = MemoryCharge::new(&all, &client, 0);
         alone.grow(1000).unwrap();
         alone.grow(5000).unwrap();
         alone.answer(1 << 20).unwrap();
-        let second = Charge::new(&all, &client, 0);
-        assert_eq!(second.grow(1), Err(Full::Client));
+        let second = MemoryCharge::new(&all, &client, 0);
+        assert_eq!(second.grow(1), Err(MemoryFull::Client));
         drop(alone);
         second.grow(1 << 20).unwrap();
     }

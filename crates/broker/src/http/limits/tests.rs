@@ -1,14 +1,14 @@
 use super::*;
 
-fn usage(each: Allowance) -> Usage {
-    Usage::new(Limits {
+fn usage(each: Allowance) -> UsageLimits {
+    UsageLimits::new(Limits {
         each,
         ..Limits::default()
     })
 }
 
-fn admit(usage: &Usage, name: &str) -> Result<Admitted, Refusal> {
-    usage.admit(&Identified::new(vec![name.into()]), name)
+fn admit(usage: &UsageLimits, name: &str) -> Result<AdmittedRequest, Refusal> {
+    usage.admit(&ClientIdentity::new(vec![name.into()]), name)
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn bodies_have_so_much_room_together() {
         max_body: 60,
         ..Allowance::default()
     };
-    let usage = Usage::new(Limits {
+    let usage = UsageLimits::new(Limits {
         each,
         max_bodies: 100,
         ..Limits::default()
@@ -66,7 +66,7 @@ fn no_client_takes_the_room_for_all_bodies() {
         max_body: 30,
         ..Allowance::default()
     };
-    let usage = Usage::new(Limits {
+    let usage = UsageLimits::new(Limits {
         each,
         max_bodies: 100,
         ..Limits::default()
@@ -83,7 +83,7 @@ fn no_client_takes_the_room_for_all_bodies() {
 
 #[test]
 fn strangers_are_told_apart_by_their_networks() {
-    let usage = Usage::new(Limits {
+    let usage = UsageLimits::new(Limits {
         stranger_rate: const { NonZeroU32::new(1).unwrap() },
         ..Limits::default()
     });
@@ -97,7 +97,7 @@ fn strangers_are_told_apart_by_their_networks() {
 
 #[test]
 fn who_is_known_is_no_stranger_for_a_token_that_is_not() {
-    let usage = Usage::new(Limits {
+    let usage = UsageLimits::new(Limits {
         stranger_rate: const { NonZeroU32::new(1).unwrap() },
         ..Limits::default()
     });
@@ -129,7 +129,7 @@ fn the_first_limit_that_means_a_client_counts() {
             ..Allowance::default()
         },
     };
-    let usage = Usage::new(Limits {
+    let usage = UsageLimits::new(Limits {
         special: vec![limit("token:big", 3), limit("dns:app", 1), limit("*", 2)],
         ..Limits::default()
     });
@@ -138,7 +138,7 @@ fn the_first_limit_that_means_a_client_counts() {
         (vec!["token:small", "dns:app"], 1),
         (vec!["token:small"], 2),
     ] {
-        let client = Identified::new(identities.iter().map(|&one| one.into()).collect());
+        let client = ClientIdentity::new(identities.iter().map(|&one| one.into()).collect());
         let admit = || usage.admit(&client, client.name());
         let admitted: Vec<_> = (0..most).map(|_| admit().ok().unwrap()).collect();
         assert_eq!(admitted[0].max_body(), 1000 * most);
@@ -146,7 +146,7 @@ fn the_first_limit_that_means_a_client_counts() {
     }
 }
 
-/// A page of metrics that nobody reads takes no memory of clients, and none of other networks.
+/// An unread page of metrics takes no memory of clients, and none of other networks.
 #[test]
 fn those_who_are_nobody_take_memory_from_their_own_network() {
     let usage = usage(Allowance::default());

@@ -1,8 +1,8 @@
 use hsmux_config::{Allowance, Limits};
 
 use super::*;
-use crate::auth::Client;
-use crate::http::Usage;
+use crate::auth::ClientIdentity;
+use crate::http::UsageLimits;
 
 #[derive(serde::Deserialize)]
 struct Item {
@@ -61,7 +61,7 @@ async fn only_a_last_word_is_a_status_that_a_client_may_ask_for() {
     }
 }
 
-/// Each of them is ready at once and takes its time.
+/// Each of them is ready at once, and takes some time.
 #[tokio::test]
 async fn others_have_their_turn_between_the_items_of_a_batch() {
     let items = vec!["{}"; 100].join(",");
@@ -102,7 +102,7 @@ async fn what_some_items_have_waited_for_in_vain_the_others_do_not_wait_for() {
 
 #[tokio::test]
 async fn a_batch_is_given_up_when_its_answers_have_no_room() {
-    let usage = Usage::new(Limits {
+    let usage = UsageLimits::new(Limits {
         each: Allowance {
             max_body: 0,
             ..Allowance::default()
@@ -111,7 +111,7 @@ async fn a_batch_is_given_up_when_its_answers_have_no_room() {
         ..Limits::default()
     });
     let admit = |name: &str| {
-        let client = Client::new(vec![name.into()]);
+        let client = ClientIdentity::new(vec![name.into()]);
         usage.admit(&client, name).unwrap()
     };
     let other = admit("other");

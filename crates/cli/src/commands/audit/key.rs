@@ -1,7 +1,7 @@
 //! `hsmux audit key`.
 
 use clap::Args;
-use hsmux_audit::Keeper;
+use hsmux_audit::AuditFolder;
 use serde_json::json;
 
 use crate::context::Context;
@@ -21,9 +21,9 @@ pub struct Key {
 
 impl Key {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let keeper = Keeper::of(&context.load()?.state);
+        let folder = AuditFolder::of(&context.load()?.state);
         if self.seal {
-            let key = keeper.seal_key()?;
+            let key = folder.seal_key()?;
             if context.json {
                 output::json(&json!({ "epoch": key.epoch(), "seal": *key.reveal() }))?;
             } else {
@@ -31,7 +31,7 @@ impl Key {
             }
             return Ok(Exit::Done);
         }
-        let key = keeper.public_key()?;
+        let key = folder.public_key()?;
         if context.json {
             output::json(&json!({ "name": key.name(), "public_key": key.to_string() }))?;
         } else {

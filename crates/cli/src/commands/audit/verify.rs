@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use anyhow::Context as _;
 use clap::Args;
-use hsmux_audit::verify::{Known, Verdict, rotated, verify};
-use hsmux_audit::{Head, Keeper};
+use hsmux_audit::verify::{TrailVerdict, TrustAnchors, rotated, verify};
+use hsmux_audit::{AuditFolder, Head};
 use hsmux_config::Config;
 use hsmux_daemon::StateLock;
 use hsmux_daemon::admin::{Request, Response};
@@ -58,9 +58,9 @@ impl Verify {
             print!("{report}");
         }
         Ok(match report.verdict {
-            Verdict::Whole => Exit::Done,
-            Verdict::Remarks => Exit::Degraded,
-            Verdict::Altered => Exit::Failed,
+            TrailVerdict::Whole => Exit::Done,
+            TrailVerdict::Remarks => Exit::Degraded,
+            TrailVerdict::Altered => Exit::Failed,
         })
     }
 
@@ -79,11 +79,11 @@ impl Verify {
         files
     }
 
-    fn known(&self, context: &Context, own: Option<&Config>) -> anyhow::Result<Known> {
-        let keeper = own.map(|config| Keeper::of(&config.state));
-        let keys = match (self.key.as_slice(), &keeper) {
-            ([], Some(keeper)) => vec![keeper.public_key()?],
-            ([], None) => vec![Keeper::of(&context.load()?.state).public_key()?],
+    fn known(&self, context: &Context, own: Option<&Config>) -> anyhow::Result<TrustAnchors> {
+        let folder = own.map(|config| AuditFolder::of(&config.state));
+        let keys = match (self.key.as_slice(), &folder) {
+            ([], Some(folder)) => vec![folder.public_key()?],
+            ([], None) => vec![AuditFolder::of(&context.load()?.state).public_key()?],
             (files, _) => files
                 .iter()
                 .map(|file| read(file))
@@ -92,13 +92,13 @@ impl Verify {
         let seal = match &self.seal {
             Some(file) => Some(read(file)?),
             // Not everybody who may read the trail may read the state folder.
-            None => keeper.as_ref().and_then(|keeper| keeper.seal_key().ok()),
+            None => folder.as_ref().and_then(|folder| folder.seal_key().ok()),
         };
-        let kept = keeper.and_then(|keeper| keeper.head().ok().flatten());
+        let kept = folder.and_then(|folder| folder.head().ok().flatten());
         let running =
             own.is_some_and(|config| matches!(StateLock::is_held(&config.state), Ok(true)));
         let now = own.filter(|_| running).and_then(|_| written(context));
-        Ok(Known {
+        Ok(TrustAnchors {
             keys,
             seal,
             head: now.or(kept),

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::Args;
 use hsmux_daemon::admin::Deed;
 use hsmux_smartcard::pcsc::Channel;
-use hsmux_smartcard::provision::{Access, Received, backup};
+use hsmux_smartcard::provision::{Access, ReceiveResult, backup};
 use serde_json::json;
 
 use super::{Login, bar, clone, done, new_file};
@@ -72,13 +72,13 @@ impl Restore {
         let backup = backup::Backup::parse(&bytes).context(name)?;
         let file = self.file;
         let deed = |card| Deed::CardRestore { card, file };
-        let restore = |access: &mut Access<Channel>| -> anyhow::Result<Received> {
+        let restore = |access: &mut Access<Channel>| -> anyhow::Result<ReceiveResult> {
             let (bar, follow) = bar("restoring");
             let received = backup.restore(access, &follow);
             bar.finish_and_clear();
             Ok(received?)
         };
-        let stage = |received: &Received| clone::stage(std::slice::from_ref(received), &[]);
+        let stage = |received: &ReceiveResult| clone::stage(std::slice::from_ref(received), &[]);
         let received = self.login.with_as(context, deed, restore, stage)?;
         clone::show(context, &[received], &[])
     }

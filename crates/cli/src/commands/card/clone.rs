@@ -5,7 +5,7 @@ use hsmux_daemon::admin::{Deed, Stage};
 use hsmux_smartcard::KeyReference;
 use hsmux_smartcard::pcsc::Channel;
 use hsmux_smartcard::provision::clone::{check, run};
-use hsmux_smartcard::provision::{Access, ProvisionError, Received};
+use hsmux_smartcard::provision::{Access, ProvisionError, ReceiveResult};
 use hsmux_token::Secret;
 use serde_json::json;
 
@@ -161,7 +161,7 @@ impl Clone {
 }
 
 /// How it ended, for the audit trail.
-pub fn stage(targets: &[Received], failures: &[ProvisionError]) -> Stage {
+pub fn stage(targets: &[ReceiveResult], failures: &[ProvisionError]) -> Stage {
     let all = targets.iter().flat_map(|target| &target.failures);
     let why: Vec<_> = failures
         .iter()
@@ -178,14 +178,14 @@ pub fn stage(targets: &[Received], failures: &[ProvisionError]) -> Stage {
 /// Says what each card has received, and what failed.
 pub fn show(
     context: &Context,
-    targets: &[Received],
+    targets: &[ReceiveResult],
     failures: &[ProvisionError],
 ) -> anyhow::Result<Exit> {
     let words =
         |errors: &[ProvisionError]| errors.iter().map(ToString::to_string).collect::<Vec<_>>();
     if context.json {
         let numbers = |keys: &[KeyReference]| keys.iter().map(|key| key.0).collect::<Vec<_>>();
-        let target = |target: &Received| {
+        let target = |target: &ReceiveResult| {
             json!({
                 "serial": target.card,
                 "copied": numbers(&target.copied),
@@ -198,7 +198,7 @@ pub fn show(
         let targets: Vec<_> = targets.iter().map(target).collect();
         output::json(&json!({ "cards": targets, "failures": words(failures) }))?;
     } else {
-        let row = |target: &Received| {
+        let row = |target: &ReceiveResult| {
             let keys = [&target.copied, &target.completed, &target.present];
             let mut cells = vec![target.card.clone()];
             cells.extend(keys.map(|keys| keys.len().to_string()));

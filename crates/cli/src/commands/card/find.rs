@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Context as _;
 use hsmux_smartcard::Card;
-use hsmux_smartcard::pcsc::{CardState, Channel, Limits, Reader, readers};
+use hsmux_smartcard::pcsc::{CardState, CardTimeouts, Channel, Reader, readers};
 use hsmux_smartcard::provision::{Access, ProvisionError, report};
 use hsmux_token::Secret;
 
@@ -61,7 +61,7 @@ fn look_into(readers: Vec<Reader>) -> (Vec<Found>, Vec<Other>) {
         if reader.card == CardState::Empty {
             continue;
         }
-        let opened = Channel::open(&reader.name, Limits::default());
+        let opened = Channel::open(&reader.name, CardTimeouts::default());
         let known = opened.map_err(ProvisionError::from).and_then(|channel| {
             let mut card = Card::new(channel);
             let serial = report::serial(&mut card)?;

@@ -8,7 +8,7 @@ use hsmux_daemon::admin::Deed;
 use hsmux_smartcard::KeyReference;
 use hsmux_smartcard::dkek::WrappedKeyFile;
 use hsmux_smartcard::provision::KeyPackage;
-use hsmux_smartcard::provision::package::{Installed, unwrap, wrap};
+use hsmux_smartcard::provision::package::{InstallOutcome, unwrap, wrap};
 use serde_json::json;
 
 use super::{Login, done, key_reference, new_file};
@@ -73,7 +73,7 @@ impl InFile {
         let bytes = std::fs::read(&self.file).with_context(|| name.clone())?;
         let file = WrappedKeyFile::parse(&bytes).with_context(|| name.clone())?;
         let package = KeyPackage::from_file(file, self.key);
-        let proved = package.witness.is_some();
+        let proved = package.proof.is_some();
         let (key, file) = (self.key.0, self.file);
         let deed = |card| Deed::CardKeyUnwrap { card, key, file };
         let (serial, installed) = self.login.with(context, deed, |access| {
@@ -81,9 +81,9 @@ impl InFile {
             Ok((access.serial.clone(), installed))
         })?;
         let what = match installed {
-            Installed::Copied => "is on",
-            Installed::Completed => "was on, and now is whole on",
-            Installed::Present => "was already on",
+            InstallOutcome::Copied => "is on",
+            InstallOutcome::Completed => "was on, and now is whole on",
+            InstallOutcome::Present => "was already on",
         };
         let how = if proved {
             "proved"

@@ -16,7 +16,7 @@ use clap::{Args, Subcommand};
 use hsmux_daemon::admin::{Deed, Stage};
 use hsmux_smartcard::KeyReference;
 use hsmux_smartcard::pcsc::Channel;
-use hsmux_smartcard::provision::{Access, Progress};
+use hsmux_smartcard::provision::{Access, CardProgress};
 use indicatif::ProgressBar;
 
 use self::breaker::Breaker;
@@ -162,10 +162,10 @@ fn key_reference(text: &str) -> Result<KeyReference, String> {
 }
 
 /// A bar that follows progress on cards.
-fn bar(doing: &'static str) -> (ProgressBar, impl Fn(Progress<'_>) + Sync) {
+fn bar(doing: &'static str) -> (ProgressBar, impl Fn(CardProgress<'_>) + Sync) {
     let bar = progress::bar(0, doing);
     let shown = bar.clone();
-    let follow = move |progress: Progress<'_>| {
+    let follow = move |progress: CardProgress<'_>| {
         shown.set_length(progress.total as u64);
         shown.set_position(progress.done as u64);
     };

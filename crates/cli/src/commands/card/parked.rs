@@ -1,5 +1,7 @@
 //! One card, one user at a time: the daemon's member rests while a command works on its card.
 
+use std::path::Path;
+
 use hsmux_config::Config;
 use hsmux_daemon::admin::{AdminClient, DaemonStatus, MemberStatus, Request, Response};
 
@@ -38,7 +40,7 @@ impl Parked {
             return Ok(parked);
         }
         let names: Vec<_> = users.iter().map(|user| user.name.clone()).collect();
-        parked.rest = Some(Rest::of(context, &names)?);
+        parked.rest = Some(Rest::of(Path::new("/proc/self/exe"), context, &names)?);
         for member in users {
             let request = Request::TokenPark {
                 token: member.name.clone(),

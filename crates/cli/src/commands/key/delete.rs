@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use clap::Args;
 use hsmux_daemon::admin::{KeyRow, Request};
 
-use super::choice::KeyChoice;
+use super::KeyChoice;
 use super::{ask, keys};
 use crate::consent::{consent, typed};
 use crate::context::Context;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use hsmux_console::pool;
 use hsmux_module::{ModuleToken, Options};
-use hsmux_node::ca::{Authority, InToken, new_name};
+use hsmux_node::ca::{Authority, TokenKeyRef, new_name};
 use hsmux_token::{Token, Uri};
 use humantime::parse_duration;
 use serde_json::json;
 
-use crate::commands::bench;
 use crate::commands::key::KeyParts;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -83,7 +83,7 @@ impl Init {
             return Err(Exit::Usage.because(why));
         }
         let in_pool = key.is_some() && self.module.is_none();
-        let place = key.map(|key| InToken {
+        let place = key.map(|key| TokenKeyRef {
             uri: key.to_string(),
             module: self.module,
         });
@@ -122,11 +122,10 @@ impl Signing {
         })
     }
 
-    fn token(&self, context: &Context, place: &InToken) -> anyhow::Result<Arc<dyn Token>> {
+    fn token(&self, context: &Context, place: &TokenKeyRef) -> anyhow::Result<Arc<dyn Token>> {
         let pin = |whose: &str| self.pin.as_ref().map(|pin| pin.read(whose)).transpose();
         let Some(module) = &place.module else {
-            let opened = bench::target::daemon(&context.draft()?.config, pin("the pool's PIN")?)?;
-            return Ok(opened.token);
+            return pool::connect(&context.draft()?.config, pin("the pool's PIN")?);
         };
         let asked = PinArg::Prompt;
         let pin = self.pin.as_ref().unwrap_or(&asked);

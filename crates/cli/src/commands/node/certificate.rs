@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use hsmux_node::ca::{self, Authority, Issued, Wanted};
+use hsmux_node::ca::{self, Authority, EnrollmentRequest, IssuedCertificate};
 use humantime::parse_duration;
 use serde_json::json;
 
@@ -107,14 +107,14 @@ impl Enroll {
         let csr =
             csr.map(|csr| std::fs::read_to_string(csr).with_context(|| csr.display().to_string()));
         let csr = csr.transpose()?;
-        let wanted = Wanted {
+        let wanted = EnrollmentRequest {
             name: &self.name,
             addresses: &self.address,
             life: self.life,
             request: csr.as_deref(),
         };
         let enrolled = self.signing.open(context)?.enroll(&wanted, &folder)?;
-        let Issued {
+        let IssuedCertificate {
             name,
             serial,
             until,
@@ -143,7 +143,7 @@ impl List {
             output::json(&issued)?;
             return Ok(Exit::Done);
         }
-        let row = |issued: &Issued| {
+        let row = |issued: &IssuedCertificate| {
             vec![
                 issued.name.clone(),
                 issued.serial.clone(),

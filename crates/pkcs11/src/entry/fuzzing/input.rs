@@ -2,10 +2,10 @@
 
 use hsmux_token::ck::CK_ULONG;
 
-/// What is left of the input.
-pub struct Input<'a>(pub &'a [u8]);
+/// The rest of the input.
+pub struct FuzzInput<'a>(pub &'a [u8]);
 
-impl Input<'_> {
+impl FuzzInput<'_> {
     /// The next byte, 0 at the end.
     pub fn byte(&mut self) -> u8 {
         self.bytes(1).first().copied().unwrap_or(0)
@@ -27,34 +27,34 @@ impl Input<'_> {
     }
 
     /// A pointer with its length.
-    pub fn array(&mut self) -> Array {
+    pub fn array(&mut self) -> FuzzArray {
         let (mode, len) = (self.byte(), self.byte());
         let data = self.bytes(usize::from(len));
         match mode % 8 {
-            0 => Array::null(0),
-            1 => Array::null(1 + CK_ULONG::from(len)),
-            2 => Array::null(CK_ULONG::MAX),
-            3 => Array {
+            0 => FuzzArray::null(0),
+            1 => FuzzArray::null(1 + CK_ULONG::from(len)),
+            2 => FuzzArray::null(CK_ULONG::MAX),
+            3 => FuzzArray {
                 len: CK_ULONG::MAX - CK_ULONG::from(len),
                 readable: false,
-                ..Array::of(data)
+                ..FuzzArray::of(data)
             },
-            _ => Array::of(data),
+            _ => FuzzArray::of(data),
         }
     }
 }
 
 /// `pData` and `ulDataLen`, as an application has them.
-pub struct Array {
+pub struct FuzzArray {
     data: Box<[u8]>,
     null: bool,
     /// The length that the application says.
     pub len: CK_ULONG,
-    /// Whether the library can read it.
+    /// True if the library can read it.
     pub readable: bool,
 }
 
-impl Array {
+impl FuzzArray {
     /// With its true length.
     pub fn of(data: Box<[u8]>) -> Self {
         Self {
@@ -74,7 +74,7 @@ impl Array {
         }
     }
 
-    /// What the application passes.
+    /// The pointer and length that the application passes.
     pub fn pointer<T>(&mut self) -> *mut T {
         if self.null {
             std::ptr::null_mut()

@@ -3,7 +3,7 @@
 use hsmux_token::ck::*;
 use hsmux_token::{Blob, Gcm, Mechanism, Oaep, Params, Pss};
 
-use super::input::{Array, Input};
+use super::input::{FuzzArray, FuzzInput};
 use crate::entry::mechanism;
 use crate::rv::Rv;
 
@@ -24,7 +24,7 @@ const WITH_POINTERS: [CK_MECHANISM_TYPE; 11] = [
 
 /// Reads a mechanism that the input describes, and checks what was read.
 pub fn mechanism(input: &[u8]) -> Option<Mechanism> {
-    let input = &mut Input(input);
+    let input = &mut FuzzInput(input);
     let known = hsmux_token::entries();
     let kind = match known.get(usize::from(input.byte())) {
         Some(entry) => entry.kind,
@@ -38,7 +38,7 @@ pub fn mechanism(input: &[u8]) -> Option<Mechanism> {
     // Another size than any structure of these mechanisms: 16 (string), 24, 32, 40, 48 bytes.
     let like_a_structure = parameter.len > 0 && parameter.len.is_multiple_of(8);
     if WITH_POINTERS.contains(&kind) && like_a_structure && parameter.readable {
-        parameter = Array::of(Box::from([1, 2, 3]));
+        parameter = FuzzArray::of(Box::from([1, 2, 3]));
     }
     let said = CK_MECHANISM {
         mechanism: kind,
@@ -59,7 +59,7 @@ pub fn mechanism(input: &[u8]) -> Option<Mechanism> {
     read.ok()
 }
 
-/// What a parameter without pointers means, where it was read.
+/// The expected meaning of a parameter without pointers.
 fn plain(kind: CK_MECHANISM_TYPE, len: CK_ULONG, data: &[u8]) -> Params {
     assert_eq!(len, data.len() as CK_ULONG);
     let number = |at: usize| {
@@ -83,7 +83,7 @@ fn plain(kind: CK_MECHANISM_TYPE, len: CK_ULONG, data: &[u8]) -> Params {
     }
 }
 
-fn with_pointers(kind: CK_MECHANISM_TYPE, input: &mut Input) -> Option<Mechanism> {
+fn with_pointers(kind: CK_MECHANISM_TYPE, input: &mut FuzzInput) -> Option<Mechanism> {
     let (mut one, mut other) = (input.array(), input.array());
     let numbers = [input.number(), input.number()];
     let flag = input.byte();
@@ -190,13 +190,13 @@ fn tag_bits(number: u64) -> CK_ULONG {
 /// A model of `read`, by what the standard says.
 fn expected(
     kind: CK_MECHANISM_TYPE,
-    one: &Array,
-    other: &Array,
+    one: &FuzzArray,
+    other: &FuzzArray,
     numbers: [u64; 2],
     flag: u8,
     block: [u8; 16],
 ) -> Option<Params> {
-    let blob = |array: &Array| {
+    let blob = |array: &FuzzArray| {
         let data = array.data().unwrap_or_default();
         array.readable.then(|| Blob(data.to_vec().into()))
     };

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use hsmux_token::ck::*;
 use hsmux_token::{Attribute, Attributes, Blob};
 
-use super::input::{Array, Input};
+use super::input::{FuzzArray, FuzzInput};
 use crate::entry::template;
-use crate::object::Value;
+use crate::object::AttributeValue;
 use crate::rv::Rv;
 
 /// Attributes whose meaning the library knows.
@@ -40,7 +40,7 @@ const KINDS: [CK_ATTRIBUTE_TYPE; 24] = [
 
 /// Reads a template that the input describes, checks what was read, and has it filled with answers.
 pub fn template(input: &[u8]) -> Option<Attributes> {
-    let input = &mut Input(input);
+    let input = &mut FuzzInput(input);
     let head = input.byte();
     let mut values: Vec<_> = (0..head % 16)
         .map(|_| {
@@ -60,7 +60,7 @@ pub fn template(input: &[u8]) -> Option<Attributes> {
     read.ok()
 }
 
-fn row((kind, array): &mut (CK_ATTRIBUTE_TYPE, Array)) -> CK_ATTRIBUTE {
+fn row((kind, array): &mut (CK_ATTRIBUTE_TYPE, FuzzArray)) -> CK_ATTRIBUTE {
     CK_ATTRIBUTE {
         type_: *kind,
         pValue: array.pointer(),
@@ -69,13 +69,13 @@ fn row((kind, array): &mut (CK_ATTRIBUTE_TYPE, Array)) -> CK_ATTRIBUTE {
 }
 
 /// A model of `read`, by what the standard says.
-fn expected(values: &[(CK_ATTRIBUTE_TYPE, Array)]) -> Result<Attributes, Rv> {
-    let one = |(kind, array): &(CK_ATTRIBUTE_TYPE, Array)| {
+fn expected(values: &[(CK_ATTRIBUTE_TYPE, FuzzArray)]) -> Result<Attributes, Rv> {
+    let one = |(kind, array): &(CK_ATTRIBUTE_TYPE, FuzzArray)| {
         // Values of these are structures with pointers; that of CKA_ALLOWED_MECHANISMS is numbers.
         let nested = kind & CKF_ARRAY_ATTRIBUTE != 0 && *kind != CKA_ALLOWED_MECHANISMS;
         match array {
             _ if nested && array.len > 0 => Err(Rv(CKR_ATTRIBUTE_TYPE_INVALID)),
-            Array {
+            FuzzArray {
                 readable: false, ..
             } => Err(Rv(CKR_ATTRIBUTE_VALUE_INVALID)),
             _ => Ok(Attribute {
@@ -109,7 +109,11 @@ fn refuses_what_is_no_array(rows: &mut [CK_ATTRIBUTE], how: u8) {
 }
 
 /// C_GetAttributeValue into the same memory: what fits is written, and not a byte beyond.
-fn fill(rows: &mut [CK_ATTRIBUTE], values: &[(CK_ATTRIBUTE_TYPE, Array)], input: &mut Input) {
+fn fill(
+    rows: &mut [CK_ATTRIBUTE],
+    values: &[(CK_ATTRIBUTE_TYPE, FuzzArray)],
+    input: &mut FuzzInput,
+) {
     // A place that is not as long as it says would be written to.
     let room: Vec<_> = rows
         .iter_mut()
@@ -132,9 +136,9 @@ fn fill(rows: &mut [CK_ATTRIBUTE], values: &[(CK_ATTRIBUTE_TYPE, Array)], input:
     // SAFETY: each row is writable for its length, or says that it has none.
     let rv = unsafe {
         template::fill(rows.as_mut_ptr(), count, |_| match next.next() {
-            Some(Answer::Known(value)) => Value::Known(Cow::Borrowed(value)),
-            Some(Answer::Sensitive) => Value::Sensitive,
-            _ => Value::Unknown,
+            Some(FuzzAttribute::Known(value)) => AttributeValue::Known(Cow::Borrowed(value)),
+            Some(FuzzAttribute::Sensitive) => AttributeValue::Sensitive,
+            _ => AttributeValue::Unknown,
         })
     };
     let mut all_filled = true;
@@ -143,8 +147,8 @@ fn fill(rows: &mut [CK_ATTRIBUTE], values: &[(CK_ATTRIBUTE_TYPE, Array)], input:
     {
         let now = array.data();
         let (filled, said) = match answer {
-            Answer::Known(value) if now.is_none() => (true, value.len() as CK_ULONG),
-            Answer::Known(value)
+            FuzzAttribute::Known(value) if now.is_none() => (true, value.len() as CK_ULONG),
+            FuzzAttribute::Known(value)
                 if len != CK_UNAVAILABLE_INFORMATION && value.len() as CK_ULONG <= len =>
             {
                 let mut after = before.clone();
@@ -163,16 +167,16 @@ fn fill(rows: &mut [CK_ATTRIBUTE], values: &[(CK_ATTRIBUTE_TYPE, Array)], input:
     assert_eq!(rv.is_ok(), all_filled);
 }
 
-enum Answer {
+enum FuzzAttribute {
     Known(Box<[u8]>),
     Sensitive,
     Unknown,
 }
 
-fn answer(input: &mut Input) -> Answer {
+fn answer(input: &mut FuzzInput) -> FuzzAttribute {
     match input.byte() {
-        0 => Answer::Unknown,
-        1 => Answer::Sensitive,
-        len => Answer::Known(input.bytes(usize::from(len) - 2)),
+        0 => FuzzAttribute::Unknown,
+        1 => FuzzAttribute::Sensitive,
+        len => FuzzAttribute::Known(input.bytes(usize::from(len) - 2)),
     }
 }

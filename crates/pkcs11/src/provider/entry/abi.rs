@@ -27,7 +27,7 @@ pub struct Algorithm {
 
 /// OSSL_ITEM: a number with its text; a table of them ends with number 0.
 #[repr(C)]
-pub struct Item {
+pub struct OsslItem {
     pub id: c_uint,
     pub text: *const c_char,
 }
@@ -47,7 +47,7 @@ unsafe impl Sync for Dispatch {}
 // SAFETY: as above.
 unsafe impl Sync for Algorithm {}
 // SAFETY: as above.
-unsafe impl Sync for Item {}
+unsafe impl Sync for OsslItem {}
 // SAFETY: as above; those that are written to are OpenSSL's, and of one call.
 unsafe impl Sync for Param {}
 
@@ -58,7 +58,7 @@ pub const UTF8: c_uint = 4;
 pub const OCTETS: c_uint = 5;
 pub const UTF8_PTR: c_uint = 6;
 
-/// OSSL_PARAM_UNMODIFIED: nobody has given a value.
+/// OSSL_PARAM_UNMODIFIED: the parameter has no value.
 const UNMODIFIED: usize = usize::MAX;
 
 impl Dispatch {
@@ -105,7 +105,7 @@ impl Param {
         returned: 0,
     };
 
-    /// That there is such a parameter, without a value.
+    /// A parameter without a value.
     pub const fn named(key: &'static CStr, kind: c_uint) -> Self {
         Self::new(key, kind, std::ptr::null_mut(), 0)
     }

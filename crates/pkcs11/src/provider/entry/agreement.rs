@@ -7,7 +7,7 @@ use hsmux_token::{Error, Kind};
 use super::abi::{Algorithm, Dispatch, Param};
 use super::guard::callbacks;
 use super::init::Provider;
-use super::keymgmt::Held;
+use super::keymgmt::KeyData;
 
 pub static ALGORITHMS: [Algorithm; 2] = [
     Algorithm::new(c"ECDH", c"provider=hsmux", &FUNCTIONS),
@@ -33,7 +33,7 @@ callbacks! {
 
     fn free_context(_provider: *const Provider) {}
 
-    fn init(provider: *const Provider, _key: *const Held, _params: *const Param) -> c_int {
+    fn init(provider: *const Provider, _key: *const KeyData, _params: *const Param) -> c_int {
         refuse(&*provider)
     }
 

@@ -5,10 +5,10 @@ use std::ffi::c_int;
 use hsmux_token::Result;
 
 use super::abi::{Algorithm, Dispatch, OCTETS, Param, UTF8};
-use super::core::Core;
+use super::core::OpensslCore;
 use super::guard::callbacks;
 use super::init::Provider;
-use super::keymgmt::Held;
+use super::keymgmt::KeyData;
 use super::octets::{OutputBuffer, slice};
 use super::param;
 use crate::provider::cipher::RsaCipher;
@@ -17,7 +17,7 @@ use crate::provider::names;
 /// A context of OpenSSL's.
 #[derive(Clone)]
 struct CipherContext {
-    core: Core,
+    core: OpensslCore,
     cipher: RsaCipher,
 }
 
@@ -76,11 +76,11 @@ callbacks! {
         Box::into_raw(Box::new((*active).clone()))
     }
 
-    fn encrypt_init(active: *mut CipherContext, key: *const Held, params: *mut Param) -> c_int {
+    fn encrypt_init(active: *mut CipherContext, key: *const KeyData, params: *mut Param) -> c_int {
         (*active).begin(key, false, params)
     }
 
-    fn decrypt_init(active: *mut CipherContext, key: *const Held, params: *mut Param) -> c_int {
+    fn decrypt_init(active: *mut CipherContext, key: *const KeyData, params: *mut Param) -> c_int {
         (*active).begin(key, true, params)
     }
 
@@ -119,7 +119,7 @@ callbacks! {
 }
 
 impl CipherContext {
-    unsafe fn begin(&mut self, key: *const Held, deciphers: bool, params: *mut Param) -> c_int {
+    unsafe fn begin(&mut self, key: *const KeyData, deciphers: bool, params: *mut Param) -> c_int {
         // SAFETY: null, or one of keymgmt's keys.
         let key = unsafe { key.as_ref() }.and_then(|held| held.key.clone());
         let begun = self.cipher.begin(key, deciphers);

@@ -1,4 +1,4 @@
-//! What OpenSSL's core does for a provider (provider-base(7)).
+//! Functions of OpenSSL's core for a provider (provider-base(7)).
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
@@ -26,7 +26,7 @@ pub const REASON: u32 = 1;
 
 /// OpenSSL's core, as it has introduced itself; good for as long as the provider is loaded.
 #[derive(Clone, Copy)]
-pub struct Core {
+pub struct OpensslCore {
     handle: *const Opaque,
     get_params: Option<GetParams>,
     new_error: Option<NewError>,
@@ -37,11 +37,11 @@ pub struct Core {
 }
 
 // SAFETY: OpenSSL's functions for providers may be called by any thread, with the handle that came with them.
-unsafe impl Send for Core {}
+unsafe impl Send for OpensslCore {}
 // SAFETY: as above.
-unsafe impl Sync for Core {}
+unsafe impl Sync for OpensslCore {}
 
-impl Core {
+impl OpensslCore {
     /// From what OSSL_provider_init is given.
     ///
     /// # Safety
@@ -172,7 +172,7 @@ unsafe fn find(functions: *const Dispatch, id: c_int) -> Option<*const ()> {
         if row.id == id && !row.function.is_null() {
             return Some(row.function);
         }
-        // SAFETY: there is one more, for this one is not the end.
+        // SAFETY: this entry is not the end, so another one follows.
         at = unsafe { at.add(1) };
     }
 }

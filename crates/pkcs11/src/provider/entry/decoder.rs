@@ -10,12 +10,12 @@ use zeroize::Zeroizing;
 use super::abi::{Algorithm, Callback, Dispatch, OCTETS, Opaque, Param};
 use super::guard::callbacks;
 use super::init::Provider;
-use super::keymgmt::Held;
-use super::param::Array;
-use crate::provider::value::Value;
+use super::keymgmt::KeyData;
+use super::param::ParamArray;
+use crate::provider::value::ParamValue;
 use crate::provider::{names, pem as block};
 
-/// What a decoder says that has found nothing for it: others are asked.
+/// The result of a decoder that has found nothing: OpenSSL asks the next one.
 const GO_ON: c_int = 1;
 
 /// OSSL_OBJECT_PKEY.
@@ -89,9 +89,9 @@ callbacks! {
                 return GO_ON;
             }
         };
-        let array = Array::of([
-            (c"data", Value::Bytes(der.into())),
-            (c"data-structure", Value::Name(names::STRUCTURE)),
+        let array = ParamArray::of([
+            (c"data", ParamValue::Bytes(der.into())),
+            (c"data-structure", ParamValue::Name(names::STRUCTURE)),
         ]);
         take(array.as_ptr(), argument)
     }
@@ -143,7 +143,7 @@ unsafe fn der_to_key(
     take: Callback,
     argument: *mut c_void,
 ) -> c_int {
-    // What comes may be anything, a key in the clear among it.
+    // The input may be anything, even a key in the clear.
     let mut buffer = Zeroizing::new([0; DER]);
     let mut len = 0;
     loop {
@@ -162,23 +162,23 @@ unsafe fn der_to_key(
     if key.public.kind() != kind {
         return GO_ON;
     }
-    // Who loads the key takes it out of its place.
-    let held = Held {
+    // The loader of the key takes it from here.
+    let held = KeyData {
         core: provider.core,
         key: Some(Arc::new(key)),
     };
-    let mut place: *mut Held = Box::into_raw(Box::new(held));
+    let mut place: *mut KeyData = Box::into_raw(Box::new(held));
     let values = [
-        (c"type", Value::Int(KEY)),
-        (c"data-type", Value::Name(name)),
+        (c"type", ParamValue::Int(KEY)),
+        (c"data-type", ParamValue::Name(name)),
     ];
-    let size = size_of::<*mut Held>();
+    let size = size_of::<*mut KeyData>();
     let reference = Param::new(c"reference", OCTETS, (&raw mut place).cast(), size);
-    let array = Array::of(values).with(reference);
+    let array = ParamArray::of(values).with(reference);
     // SAFETY: OpenSSL's own callback with its own argument.
     let answer = unsafe { take(array.as_ptr(), argument) };
     if !place.is_null() {
-        // SAFETY: it was made above, and nobody has taken it.
+        // SAFETY: it was made above and not taken.
         drop(unsafe { Box::from_raw(place) });
     }
     answer

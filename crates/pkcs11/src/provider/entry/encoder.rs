@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 use super::abi::{Algorithm, Dispatch, Opaque, Param};
 use super::guard::callbacks;
 use super::init::Provider;
-use super::keymgmt::{Held, PRIVATE};
+use super::keymgmt::{KeyData, PRIVATE};
 use crate::provider::text;
 
 pub static ALGORITHMS: [Algorithm; 3] = [
@@ -47,7 +47,7 @@ callbacks! {
     fn encode(
         provider: *const Provider,
         output: *mut Opaque,
-        key: *const Held,
+        key: *const KeyData,
         _parts: *const Param,
         _selection: c_int,
         _passphrase: *const Opaque,

@@ -1,27 +1,27 @@
-//! What stands around every function that OpenSSL calls.
+//! The guard around every function that OpenSSL calls.
 
 use std::ffi::c_int;
 
-/// What a function says that could not do what it was asked.
-pub trait Nothing {
+/// The return value of a function that has failed.
+pub trait FailureValue {
     /// 0 or null.
-    const NOTHING: Self;
+    const FAILURE: Self;
 }
 
-impl Nothing for () {
-    const NOTHING: Self = ();
+impl FailureValue for () {
+    const FAILURE: Self = ();
 }
 
-impl Nothing for c_int {
-    const NOTHING: Self = 0;
+impl FailureValue for c_int {
+    const FAILURE: Self = 0;
 }
 
-impl<T> Nothing for *const T {
-    const NOTHING: Self = std::ptr::null();
+impl<T> FailureValue for *const T {
+    const FAILURE: Self = std::ptr::null();
 }
 
-impl<T> Nothing for *mut T {
-    const NOTHING: Self = std::ptr::null_mut();
+impl<T> FailureValue for *mut T {
+    const FAILURE: Self = std::ptr::null_mut();
 }
 
 /// Functions for OpenSSL's tables; a panic stays on this side of the border.
@@ -30,10 +30,9 @@ macro_rules! callbacks {
         $(#[$note])*
         #[allow(unused_unsafe)]
         unsafe extern "C" fn $name($($arg: $kind),*) $(-> $answer)? {
-            $crate::entry::caught($crate::provider::entry::guard::Nothing::NOTHING, move || {
-                // SAFETY: OpenSSL keeps the contract of provider-base(7) and its kin: each pointer is null, or valid
-                // until the call returns. Contexts are those that this library has given, for one thread at a time;
-                // keys, too, for any number of threads, which only read them.
+            $crate::entry::caught($crate::provider::entry::guard::FailureValue::FAILURE, move || {
+                // SAFETY: by provider-base(7), each pointer is null, or valid until the call returns. Contexts are
+                // this library's, one thread at a time; keys are shared and only read.
                 unsafe { $body }
             })
         }

@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use hsmux_token::Result;
 
-use super::abi::{Algorithm, Dispatch, INTEGER, Item, Opaque, Param, UTF8_PTR};
-use super::core::{Core, REASON};
+use super::abi::{Algorithm, Dispatch, INTEGER, Opaque, OsslItem, Param, UTF8_PTR};
+use super::core::{OpensslCore, REASON};
 use super::guard::callbacks;
 use super::{agreement, cipher, decoder, encoder, keymgmt, param, signature};
 use crate::entry::caught;
-use crate::provider::context::Context;
+use crate::provider::context::ProviderContext;
 use crate::provider::names;
-use crate::provider::value::Value;
-use crate::setup::Source;
+use crate::provider::value::ParamValue;
+use crate::setup::PoolLocation;
 
 /// OSSL_OP_*: what can be asked for.
 const KEYMGMT: c_int = 10;
@@ -25,15 +25,15 @@ const CIPHER: c_int = 13;
 const ENCODER: c_int = 20;
 const DECODER: c_int = 21;
 
-/// What each activation of the provider has.
+/// The state of an activation of the provider.
 pub struct Provider {
-    pub core: Core,
-    pub context: Arc<Context>,
+    pub core: OpensslCore,
+    pub context: Arc<ProviderContext>,
 }
 
 impl Provider {
-    /// What a decoder has found. Why it has not goes into OpenSSL's queue, which is emptied before most programs look
-    /// into it, and to standard error.
+    /// The result of a decoder. An error goes into OpenSSL's queue, which is emptied before most programs read it,
+    /// and to standard error.
     pub fn told<T>(&self, found: Result<T>) -> Option<T> {
         self.context.say(&found);
         self.core.told(found)
@@ -62,12 +62,12 @@ static PARAMS: [Param; 5] = [
     Param::END,
 ];
 
-static REASONS: [Item; 2] = [
-    Item {
+static REASONS: [OsslItem; 2] = [
+    OsslItem {
         id: REASON,
         text: c"refused".as_ptr(),
     },
-    Item {
+    OsslItem {
         id: 0,
         text: null(),
     },
@@ -79,9 +79,10 @@ const OWN_VERSION: &CStr =
         Err(_) => c"",
     };
 
-/// What OpenSSL calls when it has loaded the module as a provider (provider(7)).
+/// The entry point that OpenSSL calls when it has loaded the module as a provider (provider(7)).
 ///
 /// # Safety
+///
 /// OpenSSL's contract: its table of functions ends with number 0, and both places can be written to.
 #[allow(non_snake_case)]
 #[unsafe(no_mangle)]
@@ -93,13 +94,13 @@ pub unsafe extern "C" fn OSSL_provider_init(
 ) -> c_int {
     caught(0, || {
         // SAFETY: by this function's own contract.
-        let core = unsafe { Core::new(handle, functions) };
+        let core = unsafe { OpensslCore::new(handle, functions) };
         let path = |name| core.setting(name).map(PathBuf::from);
-        let source = Source {
+        let source = PoolLocation {
             socket: path(c"socket"),
             config: path(c"config"),
         };
-        let context = Arc::new(Context::new(source));
+        let context = Arc::new(ProviderContext::new(source));
         let made = Box::new(Provider { core, context });
         // SAFETY: by this function's own contract.
         unsafe {
@@ -138,18 +139,18 @@ callbacks! {
         }
     }
 
-    fn reasons(_provider: *const Opaque) -> *const Item {
+    fn reasons(_provider: *const Opaque) -> *const OsslItem {
         REASONS.as_ptr()
     }
 }
 
-fn answer(name: &CStr) -> Option<Value<'static>> {
+fn answer(name: &CStr) -> Option<ParamValue<'static>> {
     if name == NAME {
-        Some(Value::Name(names::PROVIDER))
+        Some(ParamValue::Name(names::PROVIDER))
     } else if name == VERSION || name == BUILD {
-        Some(Value::Name(OWN_VERSION))
+        Some(ParamValue::Name(OWN_VERSION))
     } else if name == STATUS {
-        Some(Value::Int(1))
+        Some(ParamValue::Int(1))
     } else {
         None
     }

@@ -6,25 +6,25 @@ use std::sync::Arc;
 use hsmux_token::{Error, KeyKind, Kind, Result};
 
 use super::abi::{Algorithm, Callback, Dispatch, INTEGER, OCTETS, Param, UNSIGNED, UTF8};
-use super::core::Core;
+use super::core::OpensslCore;
 use super::guard::callbacks;
 use super::init::Provider;
-use super::param::{self, Array};
-use crate::provider::key::Key;
+use super::param::{self, ParamArray};
+use crate::provider::key::ProviderKey;
 use crate::provider::names;
 
-/// What OpenSSL has a pointer to: a key, or the place for one that is to be imported.
+/// OpenSSL's keydata: a key, or the place for one that is to be imported.
 #[derive(Clone)]
-pub struct Held {
-    /// Who is told why a function fails.
-    pub core: Core,
-    pub key: Option<Arc<Key>>,
+pub struct KeyData {
+    /// The core that gets the reasons of failures.
+    pub core: OpensslCore,
+    pub key: Option<Arc<ProviderKey>>,
 }
 
 /// It is looked at by several threads at the same time.
 const _: () = {
     const fn is_shared<T: Send + Sync>() {}
-    is_shared::<Held>();
+    is_shared::<KeyData>();
 };
 
 /// OSSL_KEYMGMT_SELECT_*.
@@ -107,27 +107,27 @@ static GETTABLE_EC: [Param; 9] = [
 ];
 
 callbacks! {
-    fn new(provider: *const Provider) -> *mut Held {
+    fn new(provider: *const Provider) -> *mut KeyData {
         let core = (*provider).core;
-        Box::into_raw(Box::new(Held { core, key: None }))
+        Box::into_raw(Box::new(KeyData { core, key: None }))
     }
 
     /// The reference is a pointer that the decoder has made; it is taken out of its place.
-    fn load(reference: *mut *mut Held, size: usize) -> *mut Held {
-        if size != size_of::<*mut Held>() {
+    fn load(reference: *mut *mut KeyData, size: usize) -> *mut KeyData {
+        if size != size_of::<*mut KeyData>() {
             return std::ptr::null_mut();
         }
         reference.replace(std::ptr::null_mut())
     }
 
-    fn free(key: *mut Held) {
+    fn free(key: *mut KeyData) {
         if !key.is_null() {
             drop(Box::from_raw(key));
         }
     }
 
     /// The whole key: a part of it is none.
-    fn dup(key: *const Held, selection: c_int) -> *mut Held {
+    fn dup(key: *const KeyData, selection: c_int) -> *mut KeyData {
         let held = &*key;
         if selection & PAIR != PAIR {
             held.core.raise(&invalid("a key is copied as a whole, not its parameters or its public half alone"));
@@ -136,19 +136,19 @@ callbacks! {
         Box::into_raw(Box::new(held.clone()))
     }
 
-    fn get_params(key: *const Held, params: *mut Param) -> c_int {
+    fn get_params(key: *const KeyData, params: *mut Param) -> c_int {
         let held = &*key;
         let answered = held.key().and_then(|key| param::answer(params, |name| Ok(key.describe(name))));
         held.core.done(answered)
     }
 
-    fn has(key: *const Held, selection: c_int) -> c_int {
+    fn has(key: *const KeyData, selection: c_int) -> c_int {
         let key = key.as_ref().and_then(|held| held.key.as_ref());
         c_int::from(key.is_some_and(|key| selection & PRIVATE == 0 || key.private.is_some()))
     }
 
     /// Two keys, or only what keys of one curve have in common.
-    fn matches(one: *const Held, other: *const Held, selection: c_int) -> c_int {
+    fn matches(one: *const KeyData, other: *const KeyData, selection: c_int) -> c_int {
         let (Some(one), Some(other)) = (&(*one).key, &(*other).key) else {
             return 0;
         };
@@ -159,20 +159,20 @@ callbacks! {
         })
     }
 
-    fn import_rsa(key: *mut Held, _selection: c_int, params: *mut Param) -> c_int {
+    fn import_rsa(key: *mut KeyData, _selection: c_int, params: *mut Param) -> c_int {
         import(&mut *key, KeyKind::Rsa, params)
     }
 
-    fn import_ec(key: *mut Held, _selection: c_int, params: *mut Param) -> c_int {
+    fn import_ec(key: *mut KeyData, _selection: c_int, params: *mut Param) -> c_int {
         import(&mut *key, KeyKind::Ec, params)
     }
 
-    fn export(key: *const Held, selection: c_int, take: Callback, argument: *mut c_void) -> c_int {
+    fn export(key: *const KeyData, selection: c_int, take: Callback, argument: *mut c_void) -> c_int {
         let held = &*key;
         let (private, public) = (selection & PRIVATE != 0, selection & PUBLIC != 0);
         let values = held.key().and_then(|key| key.exported(private, public));
         match values {
-            Ok(values) => take(Array::of(values).as_ptr(), argument),
+            Ok(values) => take(ParamArray::of(values).as_ptr(), argument),
             // Before each signature OpenSSL asks for a copy of the key for its own provider, and forgets the error.
             Err(error) => {
                 held.core.queue(&error);
@@ -210,9 +210,9 @@ callbacks! {
     }
 }
 
-impl Held {
+impl KeyData {
     /// The key.
-    pub fn key(&self) -> Result<&Arc<Key>> {
+    pub fn key(&self) -> Result<&Arc<ProviderKey>> {
         self.key
             .as_ref()
             .ok_or_else(|| invalid("no key has been loaded or imported"))
@@ -221,7 +221,7 @@ impl Held {
 
 /// A public key that OpenSSL's own provider has: to be compared with one of ours. A private key is not even looked at:
 /// who has it signs with it himself.
-unsafe fn import(held: &mut Held, kind: KeyKind, params: *mut Param) -> c_int {
+unsafe fn import(held: &mut KeyData, kind: KeyKind, params: *mut Param) -> c_int {
     // SAFETY: an array of OpenSSL's, which lives as long as this call.
     let is_private = unsafe {
         let mut all = param::all(params);
@@ -238,7 +238,7 @@ unsafe fn import(held: &mut Held, kind: KeyKind, params: *mut Param) -> c_int {
         let mut values = unsafe { param::values(params) };
         values.find(|value| value.0 == name).map(|value| value.1)
     };
-    held.key = Key::import(kind, value).map(Arc::new);
+    held.key = ProviderKey::import(kind, value).map(Arc::new);
     if held.key.is_none() {
         held.core.raise(&invalid(
             "not the parameters of a public key: RSA has n and e, EC has group and pub",

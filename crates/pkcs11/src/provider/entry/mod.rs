@@ -1,6 +1,6 @@
-//! What OpenSSL calls: each function is a guard, pointers that become values, and a call into safe code.
+//! The functions that OpenSSL calls: each is a guard, pointers that become values, and a call into safe code.
 //!
-//! The numbers and types are those of openssl/core.h and core_dispatch.h, which OpenSSL 3 keeps as they are.
+//! The numbers and types are those of openssl/core.h and core_dispatch.h, which OpenSSL 3 keeps stable.
 
 mod abi;
 mod agreement;

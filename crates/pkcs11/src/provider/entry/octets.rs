@@ -4,11 +4,12 @@ use std::ffi::c_int;
 
 use hsmux_token::{Error, Kind, Result};
 
-use super::core::Core;
+use super::core::OpensslCore;
 
-/// What a pointer and a length mean.
+/// The bytes behind a pointer and a length.
 ///
 /// # Safety
+///
 /// The pointer is null, or valid for the length and for as long as the slice is used.
 pub unsafe fn slice<'a>(data: *const u8, len: usize) -> Result<&'a [u8]> {
     if len == 0 {
@@ -24,13 +25,13 @@ pub unsafe fn slice<'a>(data: *const u8, len: usize) -> Result<&'a [u8]> {
     Ok(unsafe { std::slice::from_raw_parts(data, len) })
 }
 
-/// Where an answer goes.
+/// The place for an answer.
 pub struct OutputBuffer {
     /// Null where only the answer's length is asked for.
     pub data: *mut u8,
     /// For the answer's length.
     pub len: *mut usize,
-    /// What there is room for.
+    /// The room there, in bytes.
     pub room: usize,
 }
 
@@ -41,7 +42,7 @@ impl OutputBuffer {
     /// Both pointers are null or can be written to, the data for as much as there is room.
     pub unsafe fn fill(
         self,
-        core: &Core,
+        core: &OpensslCore,
         most: usize,
         answer: impl FnOnce(usize) -> Result<Vec<u8>>,
     ) -> c_int {

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_void};
 use hsmux_token::{Error, Kind, Result};
 
 use super::abi::{self, Param};
-use crate::provider::value::Value;
+use crate::provider::value::ParamValue;
 
 /// The parameters of an array, as pointers: several threads may read the same, and only places for answers are
 /// written to.
@@ -20,7 +20,7 @@ pub unsafe fn all(params: *mut Param) -> impl Iterator<Item = *mut Param> {
             return None;
         }
         let param = at;
-        // SAFETY: there is one more, for this one is not the end.
+        // SAFETY: this entry is not the end, so another one follows.
         at = unsafe { at.add(1) };
         Some(param)
     })
@@ -29,8 +29,9 @@ pub unsafe fn all(params: *mut Param) -> impl Iterator<Item = *mut Param> {
 /// The names and values of an array, without those that have no value.
 ///
 /// # Safety
-/// As of [`all`]; and nobody writes to it meanwhile.
-pub unsafe fn values<'a>(params: *mut Param) -> impl Iterator<Item = (&'a CStr, Value<'a>)> {
+///
+/// As of [`all`]; and no thread writes to it meanwhile.
+pub unsafe fn values<'a>(params: *mut Param) -> impl Iterator<Item = (&'a CStr, ParamValue<'a>)> {
     // SAFETY: by this function's own contract, here and below.
     unsafe { all(params) }.filter_map(|param| unsafe {
         let param = &*param;
@@ -38,17 +39,18 @@ pub unsafe fn values<'a>(params: *mut Param) -> impl Iterator<Item = (&'a CStr, 
     })
 }
 
-/// Puts the values that an array asks for; what has none is left as it is.
+/// Puts the values that an array asks for; unknown parameters stay unchanged.
 ///
 /// # Safety
+///
 /// As of [`all`], and its places can be written to.
 pub unsafe fn answer<'v>(
     params: *mut Param,
-    value: impl Fn(&CStr) -> Result<Option<Value<'v>>>,
+    value: impl Fn(&CStr) -> Result<Option<ParamValue<'v>>>,
 ) -> Result<()> {
     // SAFETY: by this function's own contract.
     for param in unsafe { all(params) } {
-        // SAFETY: as above; nobody else looks at it meanwhile.
+        // SAFETY: as above; no other thread reads it meanwhile.
         let param = unsafe { &mut *param };
         // SAFETY: as above.
         let Some(value) = value(unsafe { param.name() })? else {
@@ -82,7 +84,7 @@ impl Param {
     ///
     /// # Safety
     /// Its data are null or valid for its size.
-    pub unsafe fn value(&self) -> Option<Value<'_>> {
+    pub unsafe fn value(&self) -> Option<ParamValue<'_>> {
         if self.data.is_null() {
             return None;
         }
@@ -93,23 +95,23 @@ impl Param {
             return (!text.is_null())
                 .then(|| unsafe { CStr::from_ptr(text) })
                 .and_then(|text| text.to_str().ok())
-                .map(Value::Text);
+                .map(ParamValue::Text);
         } else {
             // SAFETY: by this function's own contract.
             unsafe { std::slice::from_raw_parts(self.data.cast::<u8>(), self.size) }
         };
         match (self.kind, self.size) {
-            (abi::INTEGER, 4) => Some(Value::Int(
+            (abi::INTEGER, 4) => Some(ParamValue::Int(
                 i32::from_ne_bytes(bytes.try_into().ok()?).into(),
             )),
-            (abi::INTEGER, 8) => Some(Value::Int(i64::from_ne_bytes(bytes.try_into().ok()?))),
-            (abi::UNSIGNED, _) => Some(Value::Number(turned(bytes).into())),
+            (abi::INTEGER, 8) => Some(ParamValue::Int(i64::from_ne_bytes(bytes.try_into().ok()?))),
+            (abi::UNSIGNED, _) => Some(ParamValue::Number(turned(bytes).into())),
             (abi::UTF8, _) => {
                 // The size of a text may count its zero.
                 let text = bytes.split(|byte| *byte == 0).next()?;
-                std::str::from_utf8(text).ok().map(Value::Text)
+                std::str::from_utf8(text).ok().map(ParamValue::Text)
             }
-            (abi::OCTETS, _) => Some(Value::Bytes(bytes.into())),
+            (abi::OCTETS, _) => Some(ParamValue::Bytes(bytes.into())),
             _ => None,
         }
     }
@@ -118,10 +120,10 @@ impl Param {
     ///
     /// # Safety
     /// Its data are null or writable for its size.
-    pub unsafe fn put(&mut self, value: &Value) -> bool {
+    pub unsafe fn put(&mut self, value: &ParamValue) -> bool {
         let number;
         let bytes: &[u8] = match (self.kind, value) {
-            (abi::UTF8_PTR, Value::Name(text)) => {
+            (abi::UTF8_PTR, ParamValue::Name(text)) => {
                 self.returned = text.to_bytes().len();
                 if !self.data.is_null() {
                     // SAFETY: of this kind the data are a place for a pointer.
@@ -129,19 +131,20 @@ impl Param {
                 }
                 return true;
             }
-            (abi::INTEGER | abi::UNSIGNED, Value::Int(int)) => {
+            (abi::INTEGER | abi::UNSIGNED, ParamValue::Int(int)) => {
                 number = int.to_be_bytes();
                 &number
             }
-            (abi::UNSIGNED, Value::Number(bytes)) | (abi::OCTETS, Value::Bytes(bytes)) => bytes,
-            (abi::UTF8, Value::Text(text)) => text.as_bytes(),
-            (abi::UTF8, Value::Name(text)) => text.to_bytes(),
+            (abi::UNSIGNED, ParamValue::Number(bytes))
+            | (abi::OCTETS, ParamValue::Bytes(bytes)) => bytes,
+            (abi::UTF8, ParamValue::Text(text)) => text.as_bytes(),
+            (abi::UTF8, ParamValue::Name(text)) => text.to_bytes(),
             _ => return false,
         };
         let is_number = matches!(self.kind, abi::INTEGER | abi::UNSIGNED);
         let bytes = match (value, self.size) {
             // Ours are small and positive.
-            (Value::Int(_), 4) => &bytes[4..],
+            (ParamValue::Int(_), 4) => &bytes[4..],
             _ => bytes,
         };
         self.returned = bytes.len();
@@ -171,22 +174,22 @@ impl Param {
 }
 
 /// An array with values of our own, for a callback.
-pub struct Array {
+pub struct ParamArray {
     params: Vec<Param>,
     _values: Vec<Vec<u8>>,
 }
 
-impl Array {
+impl ParamArray {
     /// Copies the values, none of which is a secret.
-    pub fn of<'v>(values: impl IntoIterator<Item = (&'static CStr, Value<'v>)>) -> Self {
+    pub fn of<'v>(values: impl IntoIterator<Item = (&'static CStr, ParamValue<'v>)>) -> Self {
         let (mut params, mut kept) = (Vec::new(), Vec::new());
         for (name, value) in values {
             let (kind, mut bytes) = match value {
-                Value::Int(int) => (abi::INTEGER, int.to_ne_bytes().to_vec()),
-                Value::Number(bytes) => (abi::UNSIGNED, turned(&bytes)),
-                Value::Text(text) => (abi::UTF8, text.as_bytes().to_vec()),
-                Value::Name(text) => (abi::UTF8, text.to_bytes().to_vec()),
-                Value::Bytes(bytes) => (abi::OCTETS, bytes.into_owned()),
+                ParamValue::Int(int) => (abi::INTEGER, int.to_ne_bytes().to_vec()),
+                ParamValue::Number(bytes) => (abi::UNSIGNED, turned(&bytes)),
+                ParamValue::Text(text) => (abi::UTF8, text.as_bytes().to_vec()),
+                ParamValue::Name(text) => (abi::UTF8, text.to_bytes().to_vec()),
+                ParamValue::Bytes(bytes) => (abi::OCTETS, bytes.into_owned()),
             };
             let size = bytes.len();
             // Some look for a text's zero.

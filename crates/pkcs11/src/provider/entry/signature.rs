@@ -1,24 +1,24 @@
-//! Signatures (provider-signature(7)): the key's family decides, so that all algorithms have one table.
+//! Signatures (provider-signature(7)): the key's family decides, and all algorithms share one table.
 
 use std::ffi::{CStr, c_char, c_int};
 
 use hsmux_token::{Error, Kind, Result};
 
 use super::abi::{Algorithm, Dispatch, OCTETS, Param, UTF8};
-use super::core::Core;
+use super::core::OpensslCore;
 use super::guard::callbacks;
 use super::init::Provider;
-use super::keymgmt::Held;
+use super::keymgmt::KeyData;
 use super::octets::{OutputBuffer, slice};
 use super::param;
 use crate::provider::names;
-use crate::provider::signing::Signing;
+use crate::provider::signing::SignatureOperation;
 
 /// A context of OpenSSL's.
 #[derive(Clone)]
-struct Active {
-    core: Core,
-    signing: Signing,
+struct SignatureContext {
+    core: OpensslCore,
+    signing: SignatureOperation,
 }
 
 pub static ALGORITHMS: [Algorithm; 3] = [
@@ -70,49 +70,49 @@ static SETTABLE: [Param; 5] = [
 ];
 
 callbacks! {
-    fn new_context(provider: *const Provider, _properties: *const c_char) -> *mut Active {
+    fn new_context(provider: *const Provider, _properties: *const c_char) -> *mut SignatureContext {
         let core = (*provider).core;
-        let signing = Signing::default();
-        Box::into_raw(Box::new(Active { core, signing }))
+        let signing = SignatureOperation::default();
+        Box::into_raw(Box::new(SignatureContext { core, signing }))
     }
 
-    fn free_context(active: *mut Active) {
+    fn free_context(active: *mut SignatureContext) {
         if !active.is_null() {
             drop(Box::from_raw(active));
         }
     }
 
-    fn dup_context(active: *const Active) -> *mut Active {
+    fn dup_context(active: *const SignatureContext) -> *mut SignatureContext {
         Box::into_raw(Box::new((*active).clone()))
     }
 
-    fn sign_init(active: *mut Active, key: *const Held, params: *mut Param) -> c_int {
+    fn sign_init(active: *mut SignatureContext, key: *const KeyData, params: *mut Param) -> c_int {
         (*active).begin(key, None, false, params)
     }
 
     fn digest_sign_init(
-        active: *mut Active,
+        active: *mut SignatureContext,
         digest: *const c_char,
-        key: *const Held,
+        key: *const KeyData,
         params: *mut Param,
     ) -> c_int {
         let digest = (!digest.is_null()).then(|| CStr::from_ptr(digest));
         (*active).begin(key, digest, true, params)
     }
 
-    fn digest_sign_update(active: *mut Active, part: *const u8, len: usize) -> c_int {
+    fn digest_sign_update(active: *mut SignatureContext, part: *const u8, len: usize) -> c_int {
         let active = &mut *active;
         let fed = slice(part, len).and_then(|part| active.signing.feed(part));
         active.core.done(fed)
     }
 
-    fn digest_sign_final(active: *mut Active, data: *mut u8, len: *mut usize, room: usize) -> c_int {
+    fn digest_sign_final(active: *mut SignatureContext, data: *mut u8, len: *mut usize, room: usize) -> c_int {
         (*active).finish(OutputBuffer { data, len, room }, &[])
     }
 
     /// All at once: a digest after sign_init, the data themselves after digest_sign_init.
     fn sign(
-        active: *mut Active,
+        active: *mut SignatureContext,
         signature: *mut u8,
         len: *mut usize,
         room: usize,
@@ -127,48 +127,48 @@ callbacks! {
     }
 
     /// Verification, with recovery of the data and without.
-    fn no_verify_init(active: *const Active, _key: *const Held, _params: *const Param) -> c_int {
+    fn no_verify_init(active: *const SignatureContext, _key: *const KeyData, _params: *const Param) -> c_int {
         verify(&*active)
     }
 
     fn no_digest_verify_init(
-        active: *const Active,
+        active: *const SignatureContext,
         _digest: *const c_char,
-        _key: *const Held,
+        _key: *const KeyData,
         _params: *const Param,
     ) -> c_int {
         verify(&*active)
     }
 
     /// All that follows an init, which has failed.
-    fn no_verify(active: *const Active) -> c_int {
+    fn no_verify(active: *const SignatureContext) -> c_int {
         verify(&*active)
     }
 
-    fn get_params(active: *const Active, params: *mut Param) -> c_int {
-        let Active { core, signing } = &*active;
+    fn get_params(active: *const SignatureContext, params: *mut Param) -> c_int {
+        let SignatureContext { core, signing } = &*active;
         core.done(param::answer(params, |name| signing.get(name)))
     }
 
-    fn set_params(active: *mut Active, params: *mut Param) -> c_int {
+    fn set_params(active: *mut SignatureContext, params: *mut Param) -> c_int {
         let active = &mut *active;
         let set = set(&mut active.signing, params);
         active.core.done(set)
     }
 
-    fn gettable_params(_active: *const Active, _provider: *const Provider) -> *const Param {
+    fn gettable_params(_active: *const SignatureContext, _provider: *const Provider) -> *const Param {
         GETTABLE.as_ptr()
     }
 
-    fn settable_params(_active: *const Active, _provider: *const Provider) -> *const Param {
+    fn settable_params(_active: *const SignatureContext, _provider: *const Provider) -> *const Param {
         SETTABLE.as_ptr()
     }
 }
 
-impl Active {
+impl SignatureContext {
     unsafe fn begin(
         &mut self,
-        key: *const Held,
+        key: *const KeyData,
         digest: Option<&CStr>,
         hashes: bool,
         params: *mut Param,
@@ -191,7 +191,7 @@ impl Active {
 }
 
 /// OpenSSL's own provider verifies, with the public key.
-fn verify(active: &Active) -> c_int {
+fn verify(active: &SignatureContext) -> c_int {
     let message = "a reference to a private key verifies nothing; write the public key with openssl pkey -pubout, and \
                    verify by that (-pubin)";
     active
@@ -200,7 +200,7 @@ fn verify(active: &Active) -> c_int {
     0
 }
 
-unsafe fn set(signing: &mut Signing, params: *mut Param) -> Result<()> {
+unsafe fn set(signing: &mut SignatureOperation, params: *mut Param) -> Result<()> {
     // SAFETY: null, or an array of OpenSSL's, which lives as long as this call.
     let mut values = unsafe { param::values(params) };
     values.try_for_each(|(name, value)| signing.set(name, &value))

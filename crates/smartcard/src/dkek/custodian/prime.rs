@@ -5,7 +5,7 @@ use crate::dkek::random as random_bytes;
 /// A random prime of 64 bits.
 pub fn random() -> u64 {
     loop {
-        // Odd, and at least 2^63, so that it is above every password.
+        // Odd, and at least 2^63, which is above every password.
         let candidate = u64::from_be_bytes(*random_bytes()) | 1 << 63 | 1;
         if is_prime(candidate) {
             return candidate;

@@ -6,7 +6,7 @@ mod http;
 
 use std::time::Duration;
 
-use hsmux_bench::churn::{Isolation, Options, Store};
+use hsmux_bench::churn::{Isolation, Options, Programs, Store};
 use hsmux_suite::{Program, SOFTHSM, built};
 use hsmux_token::{Error, Kind, Result};
 use tempfile::TempDir;
@@ -42,6 +42,13 @@ fn folder() -> Result<TempDir> {
 }
 
 fn store(folder: &TempDir, name: &str) -> Result<Store> {
-    let program = built(Program::Hsmux);
-    Store::new(&folder.path().join(name), &program, SOFTHSM.as_ref(), None)
+    let folder = folder.path().join(name);
+    Store::new(&folder, &programs(), SOFTHSM.as_ref(), None)
+}
+
+fn programs() -> Programs {
+    Programs {
+        hsmux: built(Program::Hsmux),
+        lab: built(Program::Lab),
+    }
 }

@@ -1,4 +1,4 @@
-//! The figures of the README, measured side by side in one run: `make bench`.
+//! The figures of `docs/performance.md`, measured side by side in one run: `make bench`.
 //!
 //! Every variant is driven by a process of its own, `hsmux bench sign --direct MODULE`, so that direct
 //! calls, the embedded pool, the daemon and `p11-kit server` are compared by the very same client.

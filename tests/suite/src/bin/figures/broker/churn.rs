@@ -9,7 +9,7 @@ use hsmux_bench::compare::{Bound, Goal, Report, Variant};
 use hsmux_suite::{Program, SOFTHSM, built};
 use hsmux_token::{Error, Kind, Result};
 
-use super::{folder, isolations, store, usual};
+use super::{folder, isolations, programs, store, usual};
 use crate::Effort;
 use crate::progress::{Turns, preparing};
 
@@ -34,7 +34,7 @@ fn published(effort: Effort, word: &str, isolation: Isolation) -> Result<Report>
     let folder = folder()?;
     let mut ways = ways(
         folder.path(),
-        &built(Program::Hsmux),
+        &programs(),
         SOFTHSM.as_ref(),
         Some(&built(Program::StandIn)),
         isolation,

@@ -1,0 +1,171 @@
+//! `hsmux bench burn-in`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use hsmux_bench::burn_in::{self, Driven, Options, Report};
+use hsmux_bench::cards::{self, Timing};
+use hsmux_bench::{Key, mechanism};
+use hsmux_token::Uri;
+
+use super::run::{interrupt, verdict, watched};
+use super::target::Target;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::key_choice::KeyParts;
+use crate::output;
+
+/// Callers that are started unless the number is given, at most.
+const CALLERS: usize = 256;
+
+/// Options of `hsmux bench burn-in`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    hsmux bench burn-in --count 1000000\n  \
+    hsmux bench burn-in --label web --html burn-in.html\n  \
+    hsmux bench burn-in --direct /usr/lib/softhsm/libsofthsm2.so --token pkcs11:token=hsm1\n  \
+    hsmux bench burn-in --vcards 8 --vcard-key ec:brainpoolP256r1 --count 500000\n\n\
+    What is found stands in the state file all the time. Interrupted (Ctrl+C, SIGTERM, or the machine\n\
+    goes down), the same command goes on where it was; finished, it prints the report again.\n\
+    Exit code 1 when a test failed or a signature is wrong, 3 when there are tests left.")]
+pub struct BurnIn {
+    #[command(flatten)]
+    target: Target,
+    /// In place of the pool: so many virtual SmartCard-HSMs in memory, with copies of one key
+    #[arg(long, value_name = "N", conflicts_with_all = ["direct", "embedded", "pin", "key", "label", "id", "class"])]
+    vcards: Option<u8>,
+    /// The key that the virtual cards get
+    #[arg(
+        long,
+        value_name = "KIND",
+        default_value = "rsa:2048",
+        requires = "vcards"
+    )]
+    vcard_key: String,
+    /// How long the virtual cards take: none (as fast as they compute) or smartcard-hsm
+    #[arg(
+        long,
+        value_name = "TIMING",
+        default_value = "none",
+        requires = "vcards"
+    )]
+    vcard_timing: Timing,
+    /// The key, as a PKCS#11 URI [default: the one P-256 key]
+    #[arg(long, value_name = "URI")]
+    key: Option<Uri>,
+    #[command(flatten)]
+    parts: KeyParts,
+    /// Signatures to make and verify, with those of earlier runs
+    #[arg(long, short = 'n', default_value_t = 1_000_000, value_name = "N")]
+    count: u64,
+    /// Callers at the same time, a thread each [default: as many as the tokens take at once, and a core each]
+    #[arg(long, short, value_name = "N")]
+    concurrency: Option<usize>,
+    /// The mechanism, as in ecdsa, sha256-rsa-pkcs [default: as usual for the key]
+    #[arg(long)]
+    mechanism: Option<String>,
+    /// Bytes that are signed, new ones each time
+    #[arg(long, default_value_t = 32, value_name = "BYTES")]
+    data_len: usize,
+    /// The file with what is found so far
+    #[arg(long, default_value = "hsmux-burn-in.json", value_name = "FILE")]
+    state: PathBuf,
+    /// How often the state file is written
+    #[arg(long, value_parser = hsmux_config::parse_duration, default_value = "5s")]
+    save_every: Duration,
+    /// Begin anew, whatever the state file has
+    #[arg(long)]
+    restart: bool,
+    /// Write a report with charts, one HTML file that needs no other
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+impl BurnIn {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let stop = interrupt()?;
+        let options = self.options(context)?;
+        let report = watched(&stop, |control| burn_in::run(&options, control))?;
+        self.publish(context, &report)
+    }
+
+    fn options(&self, context: &Context) -> anyhow::Result<Options> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let opened = match self.vcards {
+            Some(count) => self.cards(count)?,
+            None => self.pool(context, cores)?,
+        };
+        let named = self.mechanism.as_deref().map(mechanism).transpose();
+        let lanes = |driven: &Driven| driven.token.info().lanes as usize;
+        let lanes: usize = opened.tokens.iter().map(lanes).sum();
+        // While a caller verifies, another one keeps its token busy; each token has as many.
+        let usual = (lanes + cores).min(CALLERS);
+        let usual = usual.next_multiple_of(opened.tokens.len());
+        Ok(Options {
+            mechanism: named.map_err(|e| Exit::Usage.because(e.to_string()))?,
+            callers: self.concurrency.unwrap_or(usual),
+            ..opened
+        })
+    }
+
+    fn pool(&self, context: &Context, cores: usize) -> anyhow::Result<Options> {
+        let callers = self.concurrency.unwrap_or(cores);
+        let wanted = self.parts.with(self.key.as_ref())?;
+        let opened = self.target.open(context, callers)?;
+        let key =
+            Key::find(&*opened.token, wanted.as_ref()).with_context(|| opened.name.clone())?;
+        let driven = Driven {
+            name: opened.name.clone(),
+            token: opened.token,
+        };
+        Ok(Options {
+            look: opened.look,
+            processes: opened.processes,
+            ..self.over(vec![driven], opened.name, key)
+        })
+    }
+
+    /// Cards whose state is beside the burn-in's own, so that a later run has the same key.
+    fn cards(&self, count: u8) -> anyhow::Result<Options> {
+        let kind =
+            cards::key_kind(&self.vcard_key).map_err(|e| Exit::Usage.because(e.to_string()))?;
+        let mut folder = self.state.clone().into_os_string();
+        folder.push(format!(".{count}-{}", self.vcard_key.replace(':', "-")));
+        let cards = cards::virtual_cards(count, kind, &self.vcard_timing, folder.as_ref())?;
+        let tokens: Vec<Driven> = cards.into_iter().map(|card| card.driven).collect();
+        let key = Key::find(&*tokens[0].token, Some(&Uri::default()))?;
+        let name = format!("{count} virtual SmartCard-HSMs in memory");
+        Ok(self.over(tokens, name, key))
+    }
+
+    fn over(&self, tokens: Vec<Driven>, name: String, key: Key) -> Options {
+        Options {
+            tokens,
+            look: None,
+            name,
+            key,
+            mechanism: None,
+            data_len: self.data_len,
+            callers: 1,
+            tests: self.count,
+            deadline: Duration::from_secs(30),
+            processes: Vec::new(),
+            state: self.state.clone(),
+            save_every: self.save_every,
+            restart: self.restart,
+        }
+    }
+
+    fn publish(&self, context: &Context, report: &Report) -> anyhow::Result<Exit> {
+        let page = self.html.as_deref().map(|file| (file, report.html()));
+        output::report(report, context.json, page.as_ref())?;
+        if !report.is_finished() {
+            let state = self.state.display();
+            eprintln!("hsmux: not finished; the same command goes on from {state}");
+        }
+        let failed = report.failed + report.wrong > 0;
+        Ok(verdict(failed, !report.is_finished()))
+    }
+}

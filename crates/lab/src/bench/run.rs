@@ -1,0 +1,178 @@
+//! One measurement: its options, its progress, its interruption.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use hsmux_bench::sign::Options;
+use hsmux_bench::{Control, Key, Load, Phase, Progress, Until, mechanism};
+use hsmux_token::Uri;
+use indicatif::ProgressBar;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use super::process::{ProcessArg, ids};
+use super::target::Opened;
+use crate::exit::Exit;
+use crate::key_choice::KeyParts;
+use crate::progress;
+
+/// Options of every measurement of signatures.
+#[derive(Args, Clone, Debug)]
+pub struct RunArgs {
+    /// The key, as a PKCS#11 URI [default: the one P-256 key]
+    #[arg(long, value_name = "URI")]
+    key: Option<Uri>,
+    #[command(flatten)]
+    parts: KeyParts,
+    /// Callers at the same time, a thread each
+    #[arg(long, short, default_value_t = 4, value_name = "N")]
+    pub concurrency: usize,
+    /// Signatures to make
+    #[arg(long, short = 'n', default_value_t = 10_000, value_name = "M")]
+    count: u64,
+    /// Sign for so long in place of a count
+    #[arg(long, value_parser = hsmux_config::parse_duration, conflicts_with = "count")]
+    time: Option<Duration>,
+    /// Start so many a second, whatever becomes of them [default: each caller one after the other]
+    #[arg(long, value_name = "PER_SECOND", value_parser = per_second)]
+    rate: Option<f64>,
+    /// The mechanism, as in ecdsa, sha256-rsa-pkcs [default: as usual for the key]
+    #[arg(long)]
+    mechanism: Option<String>,
+    /// Bytes that are signed
+    #[arg(long, default_value_t = 32, value_name = "BYTES")]
+    data_len: usize,
+    /// The same load before, of which nothing counts
+    #[arg(long, value_parser = hsmux_config::parse_duration, default_value = "500ms")]
+    warm_up: Duration,
+    /// Do not check the signatures
+    #[arg(long)]
+    no_verify: bool,
+    /// A process to account for, too, with all that descend from it: a vendor's daemon, say; may be repeated
+    #[arg(long, value_name = "NAME|PID")]
+    process: Vec<ProcessArg>,
+}
+
+/// How many a second: some, at least one in a day.
+fn per_second(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
+    if (1e-5..=1e6).contains(&number) {
+        return Ok(number);
+    }
+    Err(format!("{text} a second: give from 0.00001 to 1000000"))
+}
+
+impl RunArgs {
+    /// What the engine is to do with what was opened.
+    pub fn options(&self, opened: &Opened) -> anyhow::Result<Options> {
+        let wanted = self.parts.with(self.key.as_ref())?;
+        let key =
+            Key::find(&*opened.token, wanted.as_ref()).with_context(|| opened.name.clone())?;
+        let workers = self.concurrency;
+        let mut options = Options::new(
+            Arc::clone(&opened.token),
+            opened.name.clone(),
+            key,
+            workers,
+            self.count,
+        );
+        if let Some(per_second) = self.rate {
+            options.load = Load::Open {
+                per_second,
+                workers,
+            };
+        }
+        if let Some(time) = self.time {
+            options.until = Until::Elapsed(time);
+        }
+        let named = self.mechanism.as_deref().map(mechanism).transpose();
+        options.mechanism = named.map_err(|e| Exit::Usage.because(e.to_string()))?;
+        options.data_len = self.data_len;
+        options.warm_up = self.warm_up;
+        options.verify = !self.no_verify;
+        options.processes.clone_from(&opened.processes);
+        options.processes.extend(ids(&self.process)?);
+        Ok(options)
+    }
+}
+
+/// Ctrl+C or SIGTERM ends the measurement; what was measured is kept. A second one ends the program.
+pub fn interrupt() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // What a shell answers for a program that the signal has ended.
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}
+
+/// What a measurement answers: one that was ended before its time is not what was asked for.
+pub fn verdict(failed: bool, interrupted: bool) -> Exit {
+    match (failed, interrupted) {
+        (true, _) => Exit::Failed,
+        (false, true) => Exit::Degraded,
+        (false, false) => Exit::Done,
+    }
+}
+
+/// Runs something that can be watched and interrupted.
+pub fn watched<T>(
+    stop: &AtomicBool,
+    run: impl FnOnce(Control<'_>) -> hsmux_token::Result<T>,
+) -> anyhow::Result<T> {
+    watched_steps(stop, |control, _| run(control))
+}
+
+/// The same of something that says what comes next.
+pub fn watched_steps<T>(
+    stop: &AtomicBool,
+    run: impl FnOnce(Control<'_>, &dyn Fn(&str)) -> hsmux_token::Result<T>,
+) -> anyhow::Result<T> {
+    let bar = progress::bar(0, "");
+    let control = Control {
+        stop,
+        progress: &|progress| show(&bar, progress),
+    };
+    let say = |step: &str| {
+        if bar.is_hidden() {
+            // No terminal, but perhaps a log that somebody follows.
+            eprintln!("{step}");
+        } else {
+            bar.println(step);
+        }
+    };
+    let result = run(control, &say);
+    bar.finish_and_clear();
+    Ok(result?)
+}
+
+fn show(bar: &ProgressBar, progress: &Progress) {
+    let doing = match progress.phase {
+        Phase::WarmUp => "warming up",
+        Phase::Measure => "measuring",
+        Phase::Check => "checking",
+    };
+    if let Some(of) = progress.of {
+        bar.set_length(of);
+    } else if let Some(left) = progress.left {
+        // By time: as if so many were to come.
+        let elapsed = progress.elapsed.as_millis().max(1);
+        let left = u128::from(progress.done) * left.as_millis() / elapsed;
+        bar.set_length(progress.done + u64::try_from(left).unwrap_or(u64::MAX / 2));
+    }
+    let first = bar.position() == 0;
+    bar.set_position(progress.done);
+    if first {
+        // What earlier runs did says nothing about what is left.
+        bar.reset_eta();
+    }
+    let message = match progress.left {
+        // The bar has no estimate before something is done; with slow tokens that may take a while.
+        Some(left) if progress.done == 0 => format!("{doing}, {:.0} s left,", left.as_secs_f64()),
+        _ => format!("{doing} {:.0}/s", progress.per_second()),
+    };
+    bar.set_message(message);
+}

@@ -1,0 +1,165 @@
+//! What is measured: the pool through its daemon, the pool in this process, or a module directly.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use hsmux_bench::burn_in::{Behind, Look, Member};
+use hsmux_config::{Config, PinSource};
+use hsmux_console::pool::connect;
+use hsmux_daemon::admin::{AdminClient, Request, Response};
+use hsmux_module::{ModuleToken, Options};
+use hsmux_pool::Pool;
+use hsmux_token::{Secret, Token, Uri};
+
+use crate::context::Context;
+use crate::pin::PinArg;
+
+/// Options of `hsmux bench sign` and `burn-in` that choose it.
+#[derive(Args, Clone, Debug)]
+pub struct Target {
+    /// Past the pool: a token of this PKCS#11 module
+    #[arg(long, value_name = "MODULE")]
+    direct: Option<PathBuf>,
+    /// Which token of the module [default: the configuration's first member of this module]
+    #[arg(long, value_name = "URI", requires = "direct")]
+    token: Option<Uri>,
+    /// The pool within this process, without daemon
+    #[arg(long, conflicts_with = "direct")]
+    embedded: bool,
+    /// The PIN: file:PATH, env:NAME, fd:NUMBER or prompt [default: the configuration's]
+    #[arg(long, value_name = "SOURCE")]
+    pin: Option<PinArg>,
+}
+
+/// Something that signs.
+#[derive(Clone)]
+pub struct Opened {
+    /// It.
+    pub token: Arc<dyn Token>,
+    /// What reports call it.
+    pub name: String,
+    /// Processes besides this one that work for it.
+    pub processes: Vec<u32>,
+    /// Looks behind it, where it is a pool.
+    pub look: Option<Arc<Look>>,
+}
+
+impl Target {
+    /// Connects to it; `callers` threads will use it.
+    pub fn open(&self, context: &Context, callers: usize) -> anyhow::Result<Opened> {
+        let pin = self.pin.as_ref().map(|pin| pin.read("PIN")).transpose()?;
+        match &self.direct {
+            Some(module) => {
+                let token = self.token.clone();
+                direct(context, module.clone(), token, pin, callers)
+            }
+            None if self.embedded => embedded(&context.load()?),
+            None => daemon(&context.draft()?.config, pin),
+        }
+    }
+}
+
+/// The pool through the daemon that runs.
+pub fn daemon(config: &Config, pin: Option<Secret>) -> anyhow::Result<Opened> {
+    let token = connect(config, pin)?;
+    let admin = &config.admin.socket.path;
+    Ok(Opened {
+        token,
+        name: format!("pool {} through the daemon", config.pool.label),
+        processes: behind_daemon(admin).map_or_else(Vec::new, |behind| behind.processes),
+        look: Some({
+            let admin = admin.clone();
+            Arc::new(move || behind_daemon(&admin))
+        }),
+    })
+}
+
+/// The daemon's members and its process, for who may administer it.
+fn behind_daemon(socket: &Path) -> Option<Behind> {
+    let admin = AdminClient::connect(socket).ok()?;
+    let Ok(Response::Status(status)) = admin.ask(&Request::Status) else {
+        return None;
+    };
+    let members = status.members.into_iter().map(|member| Member {
+        name: member.name,
+        served: member.served,
+        failed: member.failed,
+    });
+    Some(Behind {
+        members: members.collect(),
+        processes: vec![status.pid],
+    })
+}
+
+/// The pool in this process.
+pub fn embedded(config: &Config) -> anyhow::Result<Opened> {
+    let worker = crate::hsmux()?;
+    let pool = Pool::start(config.into(), hsmux_worker::seats(config, &worker, None))?;
+    Ok(Opened {
+        token: Arc::clone(&pool) as Arc<dyn Token>,
+        name: format!("pool {} in this process", config.pool.label),
+        processes: Vec::new(),
+        look: Some(Arc::new(move || Some(behind_pool(&pool)))),
+    })
+}
+
+/// The pool's members; its processes descend from this one.
+fn behind_pool(pool: &Pool) -> Behind {
+    let mut behind = Behind::default();
+    for seat in pool.status().seats {
+        match behind.members.iter_mut().find(|m| m.name == seat.member) {
+            Some(member) => {
+                member.served += seat.served;
+                member.failed += seat.failed;
+            }
+            None => behind.members.push(Member {
+                name: seat.member,
+                served: seat.served,
+                failed: seat.failed,
+            }),
+        }
+    }
+    behind
+}
+
+/// A token of a module, past the pool. PIN and token are the configuration's, if they are not given.
+pub fn direct(
+    context: &Context,
+    module: PathBuf,
+    token: Option<Uri>,
+    pin: Option<Secret>,
+    callers: usize,
+) -> anyhow::Result<Opened> {
+    let config = context.load().ok();
+    let fits = |uri: &Uri| token.as_ref().is_none_or(|wanted| wanted == uri);
+    let members = config.iter().flat_map(|config| &config.tokens);
+    let member = { members }.find(|member| member.module == module && fits(&member.uri));
+    let known = member.and_then(|member| member.pin.as_ref());
+    let pin = pin.map_or_else(
+        || known.map(PinSource::read).transpose(),
+        |pin| Ok(Some(pin)),
+    )?;
+    let slot = token
+        .or_else(|| Some(member?.uri.clone()))
+        .unwrap_or_default();
+    let name = format!("{} directly", module.display());
+    let token = ModuleToken::open(Options {
+        slot,
+        pin,
+        sessions: callers.clamp(1, 1024) as u32,
+        state: context.state()?,
+        name: name.clone(),
+        module,
+        // As any program calls it.
+        copies: Some(false),
+        member: None,
+        uri: None,
+    })?;
+    Ok(Opened {
+        token,
+        name,
+        processes: Vec::new(),
+        look: None,
+    })
+}

@@ -1,0 +1,114 @@
+//! The program `hsmux-lab`: measurements and virtual cards. `hsmux bench` and `hsmux vcard` start it. It may not hold
+//! what serves programs in production.
+
+mod bench;
+mod vcard;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use hsmux_console::{
+    consent, context, exit, key_choice, memory, output, pin, program, progress, rest, shell,
+};
+
+use crate::context::Context;
+use crate::exit::Exit;
+
+/// hsmux-lab has the commands of hsmux that measure, and virtual cards: production hosts need neither.
+#[derive(Parser, Debug)]
+#[command(
+    name = "hsmux-lab",
+    version,
+    propagate_version = true,
+    max_term_width = 100,
+    after_help = "hsmux bench and hsmux vcard start this program. It finds hsmux in its own folder.\n\
+        hsmux --help has the exit codes.\n\n\
+        hsmux-lab help COMMAND says more of each."
+)]
+struct Cli {
+    #[command(flatten)]
+    context: Context,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+// One of it exists, on the stack of `main`.
+#[allow(clippy::large_enum_variant)]
+enum Command {
+    /// Measure signatures, scaling, services and web servers
+    #[command(subcommand)]
+    Bench(bench::Bench),
+    /// Virtual SmartCard-HSMs, for tests and for trying things out: they protect nothing
+    #[command(subcommand)]
+    Vcard(vcard::Vcard),
+    /// Print the completions of a shell
+    #[command(
+        after_help = "Example:\n  hsmux-lab completions bash > /etc/bash_completion.d/hsmux-lab"
+    )]
+    Completions(shell::Completions),
+    /// Write the manual pages into a folder
+    #[command(after_help = "Example:\n  hsmux-lab man /usr/local/share/man/man1")]
+    Man(shell::Man),
+}
+
+fn main() -> ExitCode {
+    memory::refuse_huge_pages();
+    // It speaks with its parent only.
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|first| first == bench::part::COMMAND)
+    {
+        return bench::part::main();
+    }
+    exit::tell(Cli::parse().run())
+}
+
+impl Cli {
+    /// Does what the arguments say.
+    fn run(self) -> anyhow::Result<Exit> {
+        // `hsmux bench ... | head` ends quietly.
+        sigpipe::reset();
+        let context = &self.context;
+        match self.command {
+            Command::Bench(command) => command.run(context),
+            Command::Vcard(command) => command.run(context),
+            Command::Completions(command) => command.run(context, Self::command()),
+            Command::Man(command) => command.run(context, Self::as_typed()),
+        }
+    }
+
+    /// The commands, of which the manual says how they are typed.
+    fn as_typed() -> clap::Command {
+        ["bench", "vcard"]
+            .into_iter()
+            .fold(Self::command(), |all, name| {
+                all.mut_subcommand(name, |command| command.bin_name(format!("hsmux {name}")))
+            })
+    }
+}
+
+/// The program `hsmux`, which does what a measurement needs of it.
+fn hsmux() -> anyhow::Result<PathBuf> {
+    program::beside("hsmux", "hsmux-lab")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_an_example() {
+        let command = Cli::command();
+        command.clone().debug_assert();
+        let found = shell::leaves(&command, "hsmux-lab");
+        assert!(found.len() > 12, "{found:?}");
+        for (typed, help) in found {
+            // `hsmux bench` and `hsmux vcard` is what people type.
+            let shorter = typed.replacen("hsmux-lab", "hsmux", 1);
+            let has_example = help.contains(&typed) || help.contains(&shorter);
+            assert!(has_example, "no example in the help of {typed}");
+        }
+    }
+}
