@@ -10,6 +10,7 @@ use hsmux_config::GatewaySection;
 use hsmux_edge::tcp_listener;
 use hsmux_service::{Daemon, Service};
 use hsmux_token::{Error, Kind, Result};
+use hsmux_wire::Reactor;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
@@ -46,7 +47,14 @@ impl Service for Gateway {
         let section = config.gateway.as_ref();
         let section = section.ok_or_else(|| Error::protocol("there is no [gateway]"))?;
         plain::check(section).map_err(|e| failed("acme", &e))?;
-        let (pool, estimates) = hsmux_service::pool(daemon)?;
+        let runtime = Builder::new_multi_thread()
+            .thread_name("hsmux-gateway")
+            .enable_all()
+            .build()
+            .map_err(|e| failed("threads", &e))?;
+        let reactor = Reactor::without_thread()?;
+        runtime.spawn(hsmux_service::drive(Arc::clone(&reactor)));
+        let (pool, estimates) = hsmux_service::pool(daemon, &reactor)?;
         let metrics = Metrics::new()?;
         let mut watch = Watch::new(section, &pool);
         let tickets = Tickets::of(section, &pool, &metrics)?;
@@ -68,11 +76,6 @@ impl Service for Gateway {
             tls::front(move || sites.load_full(), tickets).map_err(|e| failed("TLS", &e))?
         };
         let sockets = Sockets::open(section)?;
-        let runtime = Builder::new_multi_thread()
-            .thread_name("hsmux-gateway")
-            .enable_all()
-            .build()
-            .map_err(|e| failed("threads", &e))?;
         let (phase, phases) = Phases::new();
         let files = Files::of(tcp_listener::files());
         let connections = section.connections.min(files.of_clients());

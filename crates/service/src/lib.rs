@@ -4,11 +4,13 @@
 //! connections of it.
 
 mod daemon;
+mod driver;
 mod estimates;
 mod member;
 mod run;
 
 pub use daemon::{Daemon, News};
+pub use driver::drive;
 pub use estimates::Estimates;
 pub use member::pool;
 pub use run::{Service, run};

@@ -27,14 +27,15 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LANES: u32 = 256;
 
 /// A pool of which the daemon is the only member: each operation runs there, one at a time on each of as many connections as
-/// its tokens do at once.
-pub fn pool(daemon: &Arc<Daemon>) -> Result<(Arc<Pool>, Estimates)> {
+/// its tokens do at once. Answers come where the reactor is turned.
+pub fn pool(daemon: &Arc<Daemon>, reactor: &Arc<Reactor>) -> Result<(Arc<Pool>, Estimates)> {
     let options = Options {
         answers: None,
         ..Options::from(&*daemon.config())
     };
     let connector = Arc::new(DaemonConnector {
         daemon: Arc::clone(daemon),
+        reactor: Arc::clone(reactor),
         newest: Mutex::default(),
     });
     let seat = Seat {
@@ -50,6 +51,7 @@ pub fn pool(daemon: &Arc<Daemon>) -> Result<(Arc<Pool>, Estimates)> {
 
 pub(crate) struct DaemonConnector {
     daemon: Arc<Daemon>,
+    reactor: Arc<Reactor>,
     newest: Mutex<Weak<RemoteToken>>,
 }
 
@@ -117,7 +119,7 @@ impl Connector for DaemonConnector {
         };
         let lanes = (0..info.lanes).map(|_| Ok(self.open(client)?.0));
         let token = RemoteToken::start(
-            Reactor::shared()?,
+            Arc::clone(&self.reactor),
             Link {
                 name: NAME.to_owned(),
                 version,

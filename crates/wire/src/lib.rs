@@ -39,7 +39,7 @@ pub use direct::{Direct, Handed, Supervisor};
 pub use hello::{Greeting, SPOKEN, Versions, agree};
 pub use lane::serve_lane;
 pub use message::*;
-pub use reactor::Reactor;
+pub use reactor::{Reactor, TurnRoom};
 pub use remote::{Keeper, Link, RemoteToken};
 pub use server::{Answerer, Conversation, HandedOver, Service};
 pub use service_link::{Client as ServiceClient, FromService, ServiceLink, ToService};

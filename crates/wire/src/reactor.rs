@@ -6,7 +6,7 @@ mod turns;
 
 use std::collections::BinaryHeap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -25,7 +25,7 @@ use turns::{Ready, Turns};
 use crate::budget::Budgets;
 use crate::cork::together;
 use crate::slots::AllSlots;
-use crate::vigil::Vigil;
+use crate::vigil::{Vigil, look};
 
 /// What the reactor watches: one or more descriptors, told apart by a tag, and deadlines.
 pub(crate) trait Source: Send + Sync {
@@ -48,6 +48,15 @@ pub(crate) trait Source: Send + Sync {
 pub struct Reactor {
     core: Arc<Core>,
     thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What is read within a turn has its room here.
+pub struct TurnRoom(Box<[u8]>);
+
+impl Default for TurnRoom {
+    fn default() -> Self {
+        Self(vec![0; SCRATCH].into_boxed_slice())
+    }
 }
 
 struct Core {
@@ -100,6 +109,39 @@ impl Reactor {
             core,
             thread: Mutex::new(Some(thread)),
         }))
+    }
+
+    /// Without a thread of its own: whoever has it calls [`Self::turn`] whenever [`Self::descriptor`] is ready.
+    pub fn without_thread() -> Result<Arc<Self>> {
+        Ok(Arc::new(Self {
+            core: Arc::new(Core::new().map_err(failed)?),
+            thread: Mutex::new(None),
+        }))
+    }
+
+    /// Is ready for reading when there is something to do.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.core.epoll.as_fd()
+    }
+
+    /// Does what is ready and what is due, without waiting. Answers when the next deadline passes; `None`: nothing is due
+    /// before something is ready.
+    pub fn turn(&self, room: &mut TurnRoom) -> Option<Instant> {
+        let mut events = Vec::with_capacity(EVENTS);
+        loop {
+            events.clear();
+            let ready = look(&self.core.epoll, &mut events, Some(Duration::ZERO));
+            together(|| {
+                for event in &events {
+                    self.core.dispatch(event, &mut room.0);
+                }
+            });
+            self.core.expire();
+            if !matches!(ready, Ok(1..)) {
+                break;
+            }
+        }
+        self.core.timers.lock().peek().map(|first| first.0.0)
     }
 
     /// The one of this process, started if there is none.
@@ -269,7 +311,7 @@ impl Core {
 
     fn run(&self) {
         let mut events = Vec::with_capacity(EVENTS);
-        let mut scratch = vec![0; SCRATCH].into_boxed_slice();
+        let TurnRoom(mut scratch) = TurnRoom::default();
         let mut vigil = Vigil::new();
         let mut turns = Turns::new();
         while !self.stopping.load(Ordering::Acquire) {

@@ -71,7 +71,8 @@ impl Vigil {
     }
 }
 
-fn look(
+/// Waits for events, at most so long.
+pub(crate) fn look(
     epoll: &OwnedFd,
     events: &mut Vec<epoll::Event>,
     within: Option<Duration>,
