@@ -36,6 +36,11 @@ dependencies() {
     cargo deny --all-features check bans licenses sources
 }
 
+# Most tests wait for other processes most of the time: as many as a machine with two CPUs takes by itself leave them idle.
+threads=$(nproc)
+[ "$threads" -ge 4 ] || threads=4
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$threads}
+
 tests() {
     export HSMUX_BUILT="${CARGO_TARGET_DIR:-$PWD/target}/debug"
     cargo test --workspace --locked --no-fail-fast 2>&1 | tee "$log"
