@@ -201,12 +201,7 @@ pub(super) const SITE: Section = Section {
             "as in [gateway]",
             "Where ACME's challenges for the names of this site are answered, a folder or http://HOST:PORT, in place of [gateway] acme.",
         ),
-        key(
-            "http2",
-            "false",
-            "true",
-            "Offer HTTP/2 beside HTTP/1.1.",
-        ),
+        key("http2", "false", "true", "Offer HTTP/2 beside HTTP/1.1."),
         key(
             "upgrades",
             r#"["websocket"]"#,
