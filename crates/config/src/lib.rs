@@ -264,7 +264,7 @@ pub fn draft(file: &Path) -> Result<Draft, Mistake> {
     draft_of(TrustedOwner::RootOrSelf, file)
 }
 
-/// Like [`read`], for a file of these owners only.
+/// Like [`draft`], for a file of these owners only.
 pub fn draft_of(owner: TrustedOwner, file: &Path) -> Result<Draft, Mistake> {
     let text = read(owner, file)?;
     Ok(parse::config(file, &text))

@@ -61,7 +61,7 @@ impl ModuleToken {
         }
     }
 
-    /// Whether an object could name a private key that has no name yet.
+    /// True for an object that could name a private key without a name.
     fn may_name_another(&self, object: &Object) -> bool {
         let id = object.attributes.get(CKA_ID);
         matches!(object.id.class, Class::PUBLIC_KEY | Class::CERTIFICATE)
