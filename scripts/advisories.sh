@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Known vulnerabilities of the dependencies, by RustSec's database: a git repository outside the package registries.
-# No part of `make test`: what is published today must not fail yesterday's code, and not everybody reaches it.
+# Checks dependencies for known vulnerabilities in RustSec's database, a git repository outside the package registries.
+# Not in `make test`: a new advisory must not fail old code, and some networks cannot reach the database.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

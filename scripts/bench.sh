@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The figures of docs/performance.md, side by side in one run. `make bench` builds and calls this; QUICK=1 is shorter
-# and writes nothing down. Arguments are those of the program `figures`.
+# Measures the figures of docs/performance.md side by side. `make bench` builds and calls this; QUICK=1 is shorter
+# and writes no file. Arguments are those of the program `figures`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 HSMUX_BUILT=$(realpath "${CARGO_TARGET_DIR:-target}/release")
@@ -9,5 +9,5 @@ if [ -n "${QUICK-}" ]; then
     exec "$HSMUX_BUILT/figures" --quick "$@"
 fi
 mkdir -p docs/measurements
-# The last file that is named is the one that is written.
+# If several files are named, the last one is written.
 exec "$HSMUX_BUILT/figures" "docs/measurements/$(date -u +%Y-%m-%d)-figures" "$@"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fetches what tests run against the broker and Debian does not have, into target/clients, once: clients.sh schemathesis|go
-# Prints where it is. Versions are pinned in tests/suite/programs.
+# Fetches test clients of the broker that Debian lacks, once, and prints their folder in target/clients:
+# clients.sh schemathesis|go. Versions are pinned in tests/suite/programs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,11 +8,11 @@ what=${1:?schemathesis or go}
 programs=$PWD/tests/suite/programs
 target=${CARGO_TARGET_DIR:-$PWD/target}/clients
 mkdir -p "$target"
-# Tests run at the same time, and cargo may build beside them.
+# Several tests may call this at the same time, and cargo may build.
 exec 9>"$target/$what.lock"
 flock 9
 
-# A registry that does not answer for a moment is no failure.
+# A registry may fail for a moment.
 patiently() {
     for pause in 5 15 45 90 no; do
         "$@" >&2 && return
@@ -29,7 +29,7 @@ case $what in
 schemathesis)
     pins=$programs/schemathesis.txt
     folder=$target/schemathesis
-    # Debian's python, whatever else is on PATH: it is what deps.sh has installed venv for.
+    # Debian's python in spite of PATH: deps.sh has installed venv for it.
     if ! cmp -s "$pins" "$folder/installed.txt"; then
         rm -rf "$folder"
         /usr/bin/python3 -m venv "$folder"
@@ -41,7 +41,7 @@ schemathesis)
     ;;
 go)
     export GOPATH=$target/go/path GOCACHE=$target/go/cache GOTOOLCHAIN=local GOFLAGS="-buildvcs=false -modcacherw"
-    # Built fast, for it runs once.
+    # Without optimisation, because it runs once.
     export CGO_ENABLED=0
     cd "$programs/goclients"
     patiently go build -mod=readonly -gcflags='all=-N -l' -o "$target/go/" .

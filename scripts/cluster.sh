@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# A web cluster on one machine: three hosts, each a network namespace with a SmartCard-HSM of its own (a virtual
-# one), a gateway and a small site; haproxy in front of them. `make cluster` builds and calls this.
+# A web cluster on one machine: three hosts, each a network namespace with a (virtual) SmartCard-HSM, a gateway and a
+# small site, behind haproxy. `make cluster` builds and calls this.
 #
 #   scripts/cluster.sh            a short table of measurements beside the published ones
-#   scripts/cluster.sh faults     hosts that end, die, are cut off and return, under load
-#   scripts/cluster.sh run BASH   a command of yours in front of the hosts
+#   scripts/cluster.sh faults     hosts that stop, die, are cut off and return, under load
+#   scripts/cluster.sh run BASH   a command of yours, run beside haproxy
 #
 # TOKENS=softhsm    SoftHSM in place of the cards, which take the published 0.658 s for a signature with RSA-2048
 # WORDPRESS=1       WordPress with its default content is the site, and a second page to measure
-# FULL=1            the table as it was published: all keys and loads, 30 s, each cell the best of three. Started again
-#                   it goes on where it was; RESTART=1 begins anew
+# FULL=1            the published table: all keys and loads, 30 s, each cell the best of three. A second
+#                   call resumes; RESTART=1 discards earlier results
 # KEYS, HSMS, TIME  less of the table: KEYS=ec-prime256v1 HSMS="0 3" TIME=5s; 0 HSMs are a key in a file
-# KEEP=1            leaves the cluster up until Ctrl+C, and says how to get in
-# REPORTS=FOLDER    where reports and logs go
+# KEEP=1            keeps the cluster until Ctrl+C, and prints how to enter it
+# REPORTS=FOLDER    the folder of reports and logs
 #
-# Everything happens in namespaces of this command: processes, network and mounts end with it, however it ends.
+# Everything runs in namespaces of this command: processes, network and mounts end with it, however it ends.
 set -euo pipefail
 parts=$(dirname "$(realpath "$0")")/cluster
 

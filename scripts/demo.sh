@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Four SoftHSM tokens become one pool, which is used, measured, and loses a worker in the middle of it.
-# `make demo` builds and calls this; KEEP=1 leaves the pool up and says how to use it.
+# Creates one pool of four SoftHSM tokens, uses and measures it, and kills a worker during the load.
+# `make demo` builds and calls this; KEEP=1 leaves the pool running and prints how to use it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,7 +18,7 @@ if [ -t 1 ]; then bold=$'\e[1m' dim=$'\e[2m' green=$'\e[32m' plain=$'\e[0m'; els
 export PATH=$built:$PATH
 
 step() { printf '\n%s%s%s\n' "$bold" "$1" "$plain"; }
-# Shows a command as a person would type it, then runs it.
+# Shows a command as a user would type it, then runs it.
 show() {
     printf '%s$' "$dim"; printf ' %s' "${@//"$work/"/}"; printf '%s\n' "$plain"
     "$@"
@@ -96,7 +96,7 @@ show pkcs11-tool --module "$module" --list-token-slots
 
 step "6. OpenSSL signs with a key of the pool, and verifies"
 echo "a document" >document
-# pkcs11-tool of Debian 12 would read the name of an EC key's curve from memory that it has freed, and fail at times.
+# pkcs11-tool of Debian 12 sometimes fails here, because it reads the curve's name from freed memory.
 PKCS11_MODULE_PATH=$module openssl pkey -engine pkcs11 -inform engine -pubin -pubout \
     -in "pkcs11:token=web;object=ec;type=public" -out ec.pub 2>/dev/null
 PKCS11_MODULE_PATH=$module show openssl dgst -engine pkcs11 -keyform engine -sha256 \
@@ -104,8 +104,8 @@ PKCS11_MODULE_PATH=$module show openssl dgst -engine pkcs11 -keyform engine -sha
 show openssl dgst -sha256 -verify ec.pub -signature signature document
 
 step "7. Throughput over 1, 2 and 4 tokens; in the middle of the last step a worker is killed"
-# Each caller signs with P-256; every signature is verified afterwards. Otherwise than after a worker was killed and
-# no signature was lost, the exit code is not 0, and the demo ends there.
+# Each caller signs with P-256; every signature is verified afterwards. If one fails after the kill of the worker,
+# the exit code is not 0, and the demo ends.
 echo "   SoftHSM computes on this machine's $(nproc) cores, which all tokens share: more of them add little here."
 echo "   Members with a time of their own scale; make bench measures 64 of them."
 show hsmux bench scale --yes --tokens 1,2,4 --concurrency 16 --time "${TIME:-5s}" --kill-worker --html "$report"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that a target of the Makefile needs and that are missing:
+# Installs the missing Debian packages for a target of the Makefile:
 # deps.sh build|fuzz|demo|bench|attacks|cluster|wordpress|judges|docs|test
-# Tests also have clients that Debian does not have.
+# For tests it also fetches clients that Debian lacks.
 set -euo pipefail
 
 build=(build-essential pkg-config libpcsclite-dev cmake clang libclang-dev)
@@ -11,11 +11,11 @@ demo=("${build[@]}" softhsm2 opensc openssl libengine-pkcs11-openssl)
 bench=("${demo[@]}" p11-kit p11-kit-modules pcscd vsmartcard-vpcd iproute2 python3 util-linux mount nginx siege)
 attacks=("${demo[@]}" python3 python3-cbor2)
 cluster=("${bench[@]}" haproxy curl jq socat)
-# Of MariaDB the programs alone, without the service; php-fpm first, or php brings Apache's module.
+# Only MariaDB's programs, without the service. php-fpm comes first, or php installs Apache's module.
 wordpress=("${cluster[@]}" php-fpm php php-mysql mariadb-server-core mariadb-client-core
            wordpress wordpress-theme-twentytwentythree)
 docs=(build-essential python3)
-# gcc and headers for suites in C and Cython; Python 3.12 or newer is asked for by scripts/judges.sh.
+# gcc and headers for suites in C and Cython. scripts/judges.sh checks for Python 3.12 or newer.
 judges=("${build[@]}" softhsm2 opensc gnutls-bin libcmocka-dev libssl-dev dpkg-dev python3 python3-venv golang-go)
 test=("${wordpress[@]}" gnutls-bin libnss3-tools openssh-client openssh-server default-jdk-headless
       python3-pykcs11 python3-hvac python3-prometheus-client python3-grpcio python3-venv golang-go git libnginx-mod-stream
@@ -23,7 +23,7 @@ test=("${wordpress[@]}" gnutls-bin libnss3-tools openssh-client openssh-server d
 
 declare -n wanted=${1:?build, fuzz, demo, bench, attacks, cluster, wordpress, judges, docs or test}
 
-# First, for nothing else helps without it, and no package brings it.
+# First, because no Debian package provides it and nothing works without it.
 needed=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' "$(dirname "$0")/../Cargo.toml")
 found=$(command -v cargo >/dev/null && rustc --version | cut -d ' ' -f 2) || found=
 if [ -z "$found" ]; then
@@ -37,7 +37,7 @@ if ! printf '%s\n' "$needed" "$found" | sort --version-sort --check=quiet; then
 fi
 
 installed() {
-    # Any JDK with javac and any Go will do, not only Debian's default ones.
+    # Any JDK with javac and any Go is accepted, not only Debian's default ones.
     case $1 in
     default-jdk-headless) ! command -v javac >/dev/null || return 0 ;;
     golang-go) ! command -v go >/dev/null || return 0 ;;
@@ -55,7 +55,7 @@ if [ ${#missing[@]} -gt 0 ] && ! command -v apt-get >/dev/null; then
     missing=()
 fi
 
-# Who builds may have the same from elsewhere.
+# For a build the programs may also come from elsewhere than packages.
 if [ "$1" = build ] && [ ${#missing[@]} -gt 0 ] && [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null; then
     echo "These packages are missing, and there is neither root nor sudo: ${missing[*]}; going on without" >&2
     missing=()
@@ -73,7 +73,7 @@ if [ ${#missing[@]} -gt 0 ]; then
     fi
     apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive
          apt-get -qq -o DPkg::Lock::Timeout=600 -o Acquire::Retries=5)
-    # A mirror may fail for a moment, and another apt be at work: on a new machine often one of its own.
+    # A mirror may fail for a moment, and another apt may run, as often on a new machine.
     for pause in 5 15 45 90 no; do
         "${apt[@]}" update &&
             "${apt[@]}" install -y --no-install-recommends "${missing[@]}" >/dev/null && break
@@ -90,7 +90,7 @@ if [ "$1" = test ]; then
 fi
 
 if [ "$1" = docs ]; then
-    # Not Debian 12's. Without the server that shows a book while it is written.
+    # Debian 12 has none. Without the preview server.
     version=0.5.4 root=$(realpath "$(dirname "$0")/..")/target/tools
     if ! "$root/bin/mdbook" --version 2>/dev/null | grep -qx "mdbook v$version"; then
         echo "mdbook $version is missing; building it takes some minutes, once"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the fuzz targets one after the other: TIME seconds or RUNS executions each, all of them or TARGET alone.
-# What they find is in fuzz/artifacts/TARGET, what they learn in CORPUS (fuzz/corpus).
+# Runs the fuzz targets one after the other, for TIME seconds or RUNS executions each: all, or only TARGET.
+# Failing inputs are in fuzz/artifacts/TARGET, new corpus entries in CORPUS (fuzz/corpus).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,7 +18,7 @@ cargo fuzz --version 2>/dev/null | grep -qx "cargo-fuzz $version" || {
     cargo install --locked --quiet --debug --version "$version" cargo-fuzz
 }
 
-# Inputs as long as what is read there usually is: a frame, a file, a line.
+# The usual length of inputs: a frame, a file, a line.
 longest() {
     case $1 in
     configuration | journal | audit_lines | jwk) echo 4096 ;;
@@ -31,7 +31,7 @@ cargo +nightly fuzz build ${TARGET:+"$TARGET"}
 for target in ${TARGET:-$(ls fuzz/seeds)}; do
     echo "== $target"
     mkdir -p "$corpus/$target" "fuzz/artifacts/$target"
-    # No single allocation is much longer than an input: 16 MB is what reading a frame may take.
+    # No single allocation is much longer than an input: a frame may take 16 MB.
     cargo +nightly fuzz run "$target" "$corpus/$target" "fuzz/seeds/$target" -- \
         -max_total_time="$time" -runs="$runs" -max_len="$(longest "$target")" -len_control=20 \
         -malloc_limit_mb=16 -rss_limit_mb=1024 -timeout=10 -print_final_stats=1

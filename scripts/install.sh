@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is built, or with --remove takes it away. `make install` sets the folders. LAB=no leaves hsmux-lab out.
+# Installs the built files, or removes them with --remove. `make install` sets the folders. LAB=no omits hsmux-lab.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -57,7 +57,7 @@ install -Dm644 "$made/hsmux.service" "$DESTDIR$UNITDIR/hsmux.service"
 install -Dm644 dist/hsmux.sysusers "$DESTDIR$SYSUSERSDIR/hsmux.conf"
 install -d "$DESTDIR$share/man/man1"
 install -m644 "$made"/man/*.1 "$DESTDIR$share/man/man1/"
-# A package's own scripts do this on the machine that it is for.
+# For a package its own scripts do this on the target machine.
 if [ -z "$DESTDIR" ] && command -v systemd-sysusers >/dev/null; then
     systemd-sysusers "$SYSUSERSDIR/hsmux.conf"
 fi

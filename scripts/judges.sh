@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs other projects' suites of PKCS#11 tests against a bare SoftHSM token, a pool of one such token and a pool of
-# three, and compares: judges.sh [SUITE ...]. `make judges` builds and calls this. Results stay in target/judges/results.
+# Compares results of other projects' PKCS#11 suites on a bare SoftHSM token, a pool of one and a pool of three:
+# judges.sh [SUITE ...]. `make judges` builds and calls this. Results are in target/judges/results.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,7 +12,7 @@ judges=$PWD/tests/judges
 target=${CARGO_TARGET_DIR:-$PWD/target}/judges
 results=$target/results
 pin=123456 so_pin=12345678
-# Seconds that one suite may take with one set-up. pkcs11-check takes twenty minutes on two CPUs.
+# Time limits in seconds of a suite with one set-up. pkcs11-check takes twenty minutes on two CPUs.
 declare -A limit=([pkcs11-check]=5400 [python-pkcs11]=600 [crypto11]=600 [p11test]=900)
 
 mkdir -p "$target"
@@ -32,7 +32,7 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-# A registry that does not answer for a moment is no failure.
+# A registry may fail for a moment.
 patiently() {
     for pause in 5 15 45 no; do
         "$@" >&2 && return
@@ -61,7 +61,7 @@ install_python() {
     cp "$judges/python.txt" "$target/python/installed.txt"
 }
 
-# Built from its source, which alone has the tests.
+# From the source package, because only that has the tests.
 install_python-pkcs11() {
     install_python
     local version=0.10.1 folder=$target/python-pkcs11
@@ -72,7 +72,7 @@ install_python-pkcs11() {
         --dest "$folder" "python-pkcs11==$version"
     tar --extract --file "$folder/python_pkcs11-$version.tar.gz" --directory "$folder"
     patiently "$target/python/bin/pip" install --quiet --disable-pip-version-check --no-deps "$folder/python_pkcs11-$version"
-    # Beside the sources of the package it would be imported from there, uncompiled.
+    # In a separate folder: beside the package's sources they would import those, uncompiled.
     mkdir "$folder/tests-$version"
     mv "$folder/python_pkcs11-$version/tests" "$folder/tests-$version/tests"
 }
@@ -84,7 +84,7 @@ install_crypto11() {
     (cd "$judges/go" && patiently go test -c -mod=readonly -o "$target/crypto11.test" github.com/ThalesGroup/crypto11)
 }
 
-# The test program of OpenSC, from the source of the package that Debian has; apt's own lists stay as they are.
+# OpenSC's test program, from the source of Debian's package; apt's own lists remain unchanged.
 install_p11test() {
     local apt=$target/apt file source
     [ ! -x "$target/p11test" ] || return 0
@@ -104,7 +104,7 @@ install_p11test() {
         ../../common/libpkcs11.c ../../common/libscdl.c -lcmocka -lcrypto -ldl)
 }
 
-# A folder with tokens, and a daemon where it is a pool: set_up FOLDER MEMBERS, 0 for the bare token.
+# set_up FOLDER MEMBERS: a folder with tokens, and a daemon for a pool; 0 members are the bare token.
 set_up() {
     local folder=$1 members=$2 number
     mkdir -p "$folder/tokens"
@@ -113,7 +113,7 @@ set_up() {
     for number in $(seq $((members > 0 ? members : 1))); do
         softhsm2-util --init-token --free --label "hsm$number" --so-pin $so_pin --pin $pin >/dev/null
     done
-    # Suites know SoftHSM by the name of its module, and expect of it what it does.
+    # Suites recognise SoftHSM by its module's name, and then expect its behaviour.
     if [ "$members" = 0 ]; then
         ln -s "$softhsm" "$folder/libsofthsm2.so"
         return
@@ -154,7 +154,7 @@ run_crypto11() {
     "$target/crypto11.test" -test.v >"$1.go"
 }
 
-# With the keys that its own script makes; a key that cannot be made is a failure like others.
+# With the keys of its own script; a key that cannot be created is a failure like others.
 run_p11test() {
     local tool=(pkcs11-tool --module "$module" --token-label "$label" --login --pin "$pin") type id made
     local all="--extractable --usage-wrap --usage-sign --usage-decrypt --usage-derive"
@@ -175,12 +175,12 @@ run_p11test() {
             made="      OK" || made=" FAILED "
         printf '[ RUN      ] %s\n[ %s ] %s\n' "key:$type" "$made" "key:$type" >>made
     done <<<$'07 aes:16\n08 aes:32'
-    # A crash is one of the results. Lines of cmocka stand on stdout and stderr.
+    # A crash is a result as well. cmocka writes to stdout and stderr.
     { "$target/p11test" -m "$module" -p $pin || true; } >>made 2>&1
     cp made "$1.cmocka"
 }
 
-# One suite with one set-up: its own tokens, its own log.
+# One suite with one set-up: separate tokens and log.
 judge() {
     local suite=$1 setup=$2 members=$3 folder=$work/$1-$2 label=pool code=0
     [ "$members" != 0 ] || label=hsm1

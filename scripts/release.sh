@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The release build. Paths of the source, of the registry and of the output are cut, so that the same source gives
-# the same programs in any folder.
+# The release build. Paths of the source, the registry and the output are removed,
+# so that the same source gives the same programs in any folder.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 target=${CARGO_TARGET_DIR:-$PWD/target}
 cargo=${CARGO_HOME:-$HOME/.cargo}
-# Of several that match, rustc and clang take the last.
+# If several match, rustc and clang use the last.
 prefixes=("$cargo=/cargo" "$PWD=/hsmux" "$target=/target")
 for prefix in "${prefixes[@]}"; do
     RUSTFLAGS="${RUSTFLAGS:-} --remap-path-prefix=$prefix"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the release twice, in two folders with paths of different length, and compares what came out.
-# Takes two release builds; KEEP=1 leaves the folders.
+# Builds the release twice, in folders with paths of different length, and compares the results.
+# KEEP=1 keeps the folders.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

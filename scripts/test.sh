@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Format, lints, dependencies, the build, every test; ends with one line 'N passed, N failed'.
+# Checks format, lints and dependencies, builds, and runs every test; the last line is 'N passed, N failed'.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 export RUST_BACKTRACE=${RUST_BACKTRACE:-0} CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
-# A registry that does not answer for a moment is no failure.
+# A registry may fail for a moment.
 export CARGO_NET_RETRY=${CARGO_NET_RETRY:-10}
 
 step() {
@@ -27,7 +27,7 @@ component() {
     }
 }
 
-# Advisories are not asked for: their database is a git repository outside the package registries.
+# Without advisories: their database is a git repository outside the package registries.
 dependencies() {
     cargo deny --version >/dev/null 2>&1 || {
         echo "cargo-deny is missing; building it takes some minutes, once"
@@ -36,13 +36,18 @@ dependencies() {
     cargo deny --all-features check bans licenses sources
 }
 
+# Most tests wait for other processes most of the time: as many as a machine with two CPUs takes by itself leave them idle.
+threads=$(nproc)
+[ "$threads" -ge 4 ] || threads=4
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$threads}
+
 tests() {
     export HSMUX_BUILT="${CARGO_TARGET_DIR:-$PWD/target}/debug"
     cargo test --workspace --locked --no-fail-fast 2>&1 | tee "$log"
 }
 
-# Of the log: for each target with failures a line, what runs it again and then the names of its failed tests. Of the
-# whole workspace: one package alone has other features of its dependencies, which would be built anew.
+# From the log: for each failed target a line with the command that repeats it, and the names of its failed tests.
+# The command builds the whole workspace: a single package has other features of its dependencies.
 failures() {
     awk '/^failures:$/ { names = "" }
          /^    [a-z_0-9:]+$/ { names = names " " $1 }
@@ -50,8 +55,8 @@ failures() {
                                                           print part[2] " -- --exact" names; names = "" }' "$log"
 }
 
-# A few tests that fail once are run again by themselves. One that passes then is unsteady: a bug to mend, named at
-# the end, but not in what is tested now. A target that broke off has no names, and is not run again.
+# Repeats a few failed tests alone. One that then passes is flaky: a bug to fix, reported at the end, but no failure.
+# A target that crashed has no names, and is not repeated.
 again() {
     local target words
     [ "$(failures | wc -l)" -gt 0 ] && [ "$(failures | sed 's/.* --exact//' | wc -w)" -le "$most_again" ] || return 1
@@ -77,7 +82,7 @@ result=0
 step "Tests" tests || result=$?
 if [ "$result" -ne 0 ] && step "Tests that failed, once more" again; then result=0; fi
 
-# The closing line, over all test programs. Doc tests count as well.
+# The last line, with the sums of all test programs, including doc tests.
 awk -v unsteady="$(wc -w <<<"${unsteady[*]}")" '/^test result:/ { passed += $4; failed += $6 }
     END { printf "\n%d passed, %d failed\n", passed + unsteady, failed - unsteady }' "$log"
 [ "$result" -ne 0 ] || [ ${#unsteady[@]} -eq 0 ] || echo "UNSTEADY, passed the second time only: ${unsteady[*]}"

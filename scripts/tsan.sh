@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The tests of wire and pool under the thread sanitizer. The standard library is built anew with it, or every lock and
-# channel of std would look like a race. Tests that load SoftHSM are left out: that library is not instrumented.
+# Runs the tests of wire and pool under the thread sanitizer, with a rebuilt standard library, since uninstrumented
+# locks
+# look like races. Tests that load SoftHSM are excluded, because it is not instrumented.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Makes the running cluster that of a cell of the table: HSMUX_HSMS hosts, with HSMUX_KEY, with HSMUX_PAGE; for 0 HSMs
-# one host, with the key in a file. `hsmux bench matrix` calls it within the cluster, and ends it after the cell: it
-# becomes the haproxy of the cell.
+# Configures the running cluster for a cell of the table: HSMUX_HSMS hosts with HSMUX_KEY and HSMUX_PAGE; 0 HSMs are one
+# host with the key in a file. `hsmux bench matrix` calls it for each cell; it becomes haproxy (exec) until it is ended.
 set -euo pipefail
 parts=$(dirname "$(realpath "$0")")
 for part in say network tokens hosts front site; do . "$parts/$part.sh"; done

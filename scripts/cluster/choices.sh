@@ -1,4 +1,4 @@
-# What is asked for by the environment, and whether there is such a thing.
+# The choices in the environment, and their validation.
 
 refuse() {
     echo "$1" >&2
@@ -8,7 +8,7 @@ refuse() {
 TOKENS=${TOKENS:-cards}
 case $TOKENS in cards | softhsm) ;; *) refuse "TOKENS is cards or softhsm, not $TOKENS" ;; esac
 
-# The published table has all of these in files, and those that a SmartCard-HSM takes in tokens as well.
+# The published table has all of these in files, and those that a SmartCard-HSM supports also in tokens.
 known="ec-prime256v1 rsa-1024 rsa-2048 rsa-4096 rsa-8192"
 KEYS=${KEYS:-${FULL:+$known}}
 KEYS=${KEYS:-ec-prime256v1 rsa-2048}

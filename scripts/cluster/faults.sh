@@ -1,9 +1,7 @@
-# Hosts that die, are cut off and return, and haproxy reloaded, under load.
+# Hosts that die, are cut off and return, and reloads of haproxy, under load.
 #
-# What is held against it: no request that begins after a fault fails; and of the steady load that runs all the time
-# no more fail than there are users, at the moment of a host's death, for each has one request under way at most. What
-# is inside TLS cannot be given to another host by haproxy, which does not see it. Where a host is told to end, or
-# haproxy is reloaded, none fails at all.
+# Requests that begin after a fault must not fail. At a host's death each user may lose one request of the steady load,
+# because haproxy cannot move TLS connections to another host. If a host stops or haproxy reloads, none may fail.
 
 steady_users=12
 declare -A before_load=()
@@ -20,9 +18,9 @@ faults() {
     printf '\n%sDone in %s s.%s No request that began after a fault has failed.\n' "$green$bold" "$SECONDS" "$plain"
 }
 
-# under_load JUDGE FAULT: the fault under steady load, and what has become of that.
+# under_load JUDGE FAULT: runs the fault under steady load, then judges the load.
 under_load() {
-    # As siege's burst, until it is told to end.
+    # A burst as in siege, until it is interrupted.
     hsmux bench tls "https://$name/hello.txt" --ca ca.pem --users "$steady_users" --burst --time 10m --timeout 2m \
         --json >steady.json 2>steady.log &
     local load=$!
@@ -43,7 +41,7 @@ judge() {
     [ "$hits" -gt 0 ] && [ "$failed" -le "$2" ] || { echo "$1: that is too many" >&2; return 1; }
 }
 
-# New requests from now on: every one has to be answered.
+# Sends new requests, which must all be answered.
 new_requests() {
     hsmux bench tls "https://$name/hello.txt" --ca ca.pem --users 6 --hits 5 --burst --timeout 2m --json >new.json ||
         { jq .figures new.json >&2; echo "new requests have failed: $1" >&2; return 1; }

@@ -1,6 +1,6 @@
-# haproxy in front, in tcp mode: TLS goes through it to the hosts.
+# haproxy in front, in tcp mode: it passes TLS on to the hosts.
 
-# Over so many of the hosts, each of which has the same [gateway].
+# Configures it for the first hosts, which all have the same [gateway].
 front_configure() {
     local addresses=() host
     for host in "${hosts[@]:0:$1}"; do addresses+=("$(address "$host")"); done
@@ -21,10 +21,10 @@ front_stop() {
     wait "$haproxy" || true
 }
 
-# As systemctl reload haproxy does: a new process takes over the sockets, the old one ends with its last connection.
+# Like `systemctl reload haproxy`: a new process takes over the sockets, the old one ends with its last connection.
 front_reload() { kill -USR2 "$haproxy"; }
 
-# What haproxy thinks of a host: UP or DOWN, and perhaps more.
+# haproxy's state of a host: UP or DOWN, with optional details.
 front_state() {
     socat -t 10 stdio "unix-connect:$CLUSTER_WORK/haproxy.sock" <<<'show stat' |
         awk -F, -v host="$1" '$1 == "gateways" && $2 == host { print $18 }'

@@ -1,6 +1,6 @@
-# A host: its card, a gateway with the site, and WordPress behind it where that is the site.
+# A host: its card, a gateway with the site, and WordPress as back end if selected.
 
-# Writes the configuration; the [[site]] is the last of it, and another one for each key that is measured.
+# Writes the configuration; its last section is the [[site]], replaced for each measured key.
 host_configure() {
     local host=$1
     {
@@ -26,7 +26,7 @@ END_OF_CONFIG
 
 declare -A gateways=()
 
-# The card first, with the published times.
+# Starts the card first, with the published times.
 host_start() {
     local host=$1
     "${TOKENS}_start" "$host" "${TIMING:-smartcard-hsm}"
@@ -41,7 +41,7 @@ host_ready() {
     [ "$page" = static ] || wait_for 60 "WordPress behind $1" wordpress_answers "$1"
 }
 
-# As if its power was cut: every process of the host, at once. One that is about to end still takes connections.
+# Like a power cut: kills every process of the host at once, because a stopping one still accepts connections.
 host_kill() {
     ip netns pids "$1" | xargs --no-run-if-empty kill -KILL
     wait_for 30 "the end of $1's processes" host_is_dead "$1"

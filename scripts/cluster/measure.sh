@@ -1,10 +1,10 @@
-# The table of measurements beside what was published, and one measurement with all its times.
+# The table of measurements beside published figures, and one measurement with all its times.
 
 measure() {
     local table=matrix failed=0 begin=(--restart)
     if [ -n "${FULL-}" ]; then
         table=full
-        # Two hours are not to be lost.
+        # Resumes by default, because a table takes two hours.
         [ -n "${RESTART-}" ] || begin=()
     fi
     step "One burst through haproxy: 60 users, each hit a handshake of its own"
@@ -15,7 +15,7 @@ measure() {
     [[ " $HSMS " != *" 0 "* ]] || for key in $KEYS; do site_file "$key"; done
     front_stop # each cell has one of its own
     cd "$CLUSTER_REPORTS"
-    # The table stands beside its state: a cell is known again by its folder, too.
+    # The table is beside its state, because a cell's identity includes its folder.
     cp "$CLUSTER_WORK/ca.pem" .
     table >"$table.toml"
     [ ${#begin[@]} -gt 0 ] || [ ! -e "$table.state" ] || echo "   what an earlier start has measured stands; RESTART=1 begins anew"
@@ -32,8 +32,8 @@ measure() {
         "$green$bold" "$SECONDS" "$plain" "$CLUSTER_REPORTS" "$table"
 }
 
-# The loads of the published runs, of which a short table has one for each page. Each cell is the best of so many runs,
-# as published; all are in the report.
+# The loads of the published runs; a short table has one for each page. Each cell is the best of several runs,
+# as published; the report has all.
 table() {
     local best=1 time=${TIME:-20s} static='{ users = 60 }' wordpress='{ users = 10, think = "5s" }'
     if [ -n "${FULL-}" ]; then
@@ -62,7 +62,7 @@ END_OF_TABLE
     [ -z "${WORDPRESS-}" ] || rows wordpress "$wordpress"
 }
 
-# The cells of a page: without tokens, then with so many.
+# The cells of a page: without tokens, then with each number of tokens.
 rows() {
     local hsms key module=opensc in_tokens=()
     [ "$TOKENS" = cards ] || module=softhsm

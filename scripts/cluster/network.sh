@@ -1,7 +1,7 @@
-# Three network namespaces on a switch. This shell, haproxy and the clients stand at the switch themselves.
+# Three network namespaces on a switch. This shell, haproxy and the clients are at the switch.
 
 hosts=(host1 host2 host3)
-# Of the block for measurements (RFC 2544); nobody else sees it, for the switch is in a namespace, too.
+# From the block for measurements (RFC 2544), invisible outside, because the switch is in a namespace as well.
 front=198.18.0.1
 name=www.cluster.test
 export front name
@@ -10,7 +10,7 @@ address() { echo "198.18.0.1${1#host}"; }
 on() { ip netns exec "$@"; }
 
 network_up() {
-    # Still the machine's own: the number that nsenter wants.
+    # /proc is still the machine's own here, so this is the process id that nsenter needs.
     read -r outer_id _ </proc/self/stat
     mount -t proc proc /proc
     mount -t tmpfs tmpfs /run

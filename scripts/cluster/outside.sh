@@ -1,5 +1,5 @@
-# The part of cluster.sh that runs on the machine itself: it looks whether all is there, calls cluster.sh again in
-# namespaces, and waits. Sourced; does not return.
+# The part of cluster.sh outside the namespaces: it checks the requirements, calls cluster.sh again inside, and waits.
+# Sourced; does not return.
 
 [ "$(id -u)" -eq 0 ] || {
     echo "$0 makes network namespaces: run it as root (sudo make cluster)" >&2
@@ -31,8 +31,8 @@ interrupted() {
     [ -z "${FULL-}" ] || echo "The same command goes on where the table was."
 }
 
-# The shell within is process 1 of its namespace: when it ends the kernel ends all others, and with the last of them
-# goes the network. It ends with unshare, which ends with this shell, also where that is killed.
+# The inner shell is process 1 of its namespace: when it ends, the kernel ends all others and the network.
+# It ends with unshare, which ends with this shell, even if that is killed.
 TMPDIR=$CLUSTER_WORK/tmp setpriv --pdeathsig KILL unshare --mount --net --pid --fork --kill-child "$0" "$@" &
 inside=$!
 trap 'kill -KILL "$inside"; wait "$inside" 2>/dev/null || true; interrupted; exit 130' INT TERM HUP

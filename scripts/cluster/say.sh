@@ -1,15 +1,15 @@
-# What the cluster tells.
+# Output of the cluster.
 
 if [ -t 1 ]; then bold=$'\e[1m' dim=$'\e[2m' green=$'\e[32m' plain=$'\e[0m'; else bold= dim= green= plain=; fi
 
 step() { printf '\n%s%s%s\n' "$bold" "$1" "$plain"; }
-# Shows a command as a person would type it, then runs it.
+# Shows a command as a user would type it, then runs it.
 show() {
     printf '%s$' "$dim"; printf ' %s' "${@//"$CLUSTER_WORK/"/}"; printf '%s\n' "$plain"
     "$@"
 }
 
-# wait_for SECONDS WHAT COMMAND...: asks until the command succeeds.
+# wait_for SECONDS WHAT COMMAND...: repeats the command until it succeeds.
 wait_for() {
     local seconds=$1 what=$2 deadline=$((SECONDS + $1))
     shift 2

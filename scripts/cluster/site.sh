@@ -1,6 +1,5 @@
-# What is served: the published small text, with a certificate for each key. The certificates are of a root that is
-# made here; the keys that they are for never leave the tokens. For the measurements without tokens there are others, of
-# keys in files: file-KEY.pem beside file-KEY.key.
+# The site: the published small text, and a certificate of a new root for each key. Private keys never leave the tokens.
+# For measurements without tokens other keys are in files: file-KEY.pem and file-KEY.key.
 
 page=static
 [ -z "${WORDPRESS-}" ] || page=wordpress
@@ -14,7 +13,7 @@ site_prepare() {
 
     for host in "${hosts[@]}"; do host_configure "$host"; done
     "${TOKENS}_start" host1 none
-    # Without its [gateway], which wants the certificates.
+    # Without its [gateway], which needs the certificates.
     sed '/^\[gateway\]/,/^$/d' host1/base.toml >host1/hsmux.toml
     at host1 hsmux --config host1/hsmux.toml serve >>host1.log 2>&1 &
     local daemon=$!
@@ -40,7 +39,7 @@ certify() {
     openssl x509 -req -in "$1.csr" -CA ca.pem -CAkey ca.key -days 30 -extfile names.ext -out "$1.pem" 2>>openssl.log
 }
 
-# Has the hosts serve this page, with these certificates: of keys in tokens, or one of a key in a file.
+# Configures the hosts for this page with these certificates, for keys in tokens or in a file.
 site_use() {
     local certificates serves="root = \"$CLUSTER_WORK/www\""
     [ "$1" = static ] || serves='backend = "http://127.0.0.1:8080"'
@@ -57,15 +56,15 @@ site_use() {
     done
 }
 
-# The same to hosts that run.
+# The same for running hosts.
 site_serve() {
     site_use "$@"
     for host in "${hosts[@]}"; do hsmux --config "$host/hsmux.toml" reload >/dev/null; done
 }
 
-# Whether this host shows the certificate for this key.
+# Whether this host serves the certificate for this key.
 site_shows() {
-    # OpenSSL as Debian has it takes no RSA-1024 otherwise.
+    # Debian's OpenSSL accepts RSA-1024 only at security level 0.
     curl --silent --max-time 30 --ciphers DEFAULT@SECLEVEL=0 --haproxy-protocol --cacert ca.pem \
         --connect-to "$name:443:$(address "$1"):443" --output /dev/null --write-out '%{certs}' "https://$name/" |
         grep --quiet --fixed-strings "$(sed -n 3p "$2.pem")"

@@ -2,7 +2,7 @@
 
 softhsm=/usr/lib/softhsm/libsofthsm2.so
 opensc=/usr/lib/x86_64-linux-gnu/opensc-pkcs11.so
-# Those of $KEYS that a SmartCard-HSM takes: as the published table calls them, and as pkcs11-tool does.
+# The keys in $KEYS that a SmartCard-HSM supports, by their names in the published table and in pkcs11-tool.
 declare -A keys=()
 for key in $KEYS; do
     case $key in
@@ -20,7 +20,7 @@ tokens_prepare() {
     umask 022
 }
 
-# Runs a command on a host, which sees the host's own token alone.
+# Runs a command on a host, which sees only the host's token.
 at() {
     local host=$1
     shift
@@ -31,8 +31,8 @@ at() {
     )
 }
 
-# Keys leave a card only under its DKEK, which it has from the share: the way of the published cluster. Each host's
-# card is initialised with the share, and takes the first one's backup.
+# Keys leave a card only under its DKEK, as in the published cluster: each card is initialised with the same share,
+# and restores the first one's backup.
 cards_prepare() {
     echo "   the cards protect nothing: they are virtual"
     show hsmux card dkek create-share share.pbe --password file:share.password
@@ -74,7 +74,7 @@ cards_stop() {
     wait "$id" || true
 }
 
-# One pool of all three tokens, for as long as it takes to make keys on each.
+# One pool of all three tokens while keys are created on each.
 softhsm_prepare() {
     for host in "${hosts[@]}"; do
         mkdir "$host/tokens"

@@ -1,7 +1,7 @@
-# WordPress as Debian has it, with its default content: one MariaDB for all, and on each host php-fpm with nginx in
-# front, which the host's gateway has as its backend. nginx has the small text as well.
+# Debian's WordPress with its default content: one MariaDB for all, and on each host php-fpm behind nginx,
+# the back end of the host's gateway. nginx also serves the small text.
 
-# The database, with what the installation writes.
+# Creates the database, with the installation's contents.
 wordpress_prepare() {
     mkdir mariadb settings
     mariadb-install-db --no-defaults --user=root --datadir="$PWD/mariadb" --auth-root-authentication-method=normal \
@@ -13,7 +13,7 @@ wordpress_prepare() {
     wordpress_install >wordpress.log 2>&1
 }
 
-# Debian's package reads what is in /etc/wordpress. The machine's own is not touched: this one is seen in here only.
+# Debian's package reads /etc/wordpress. A private mount replaces it here, so that the machine's own is untouched.
 wordpress_configure() {
     cat >settings/config-default.php <<END_OF_CONFIG
 <?php
@@ -29,7 +29,7 @@ END_OF_CONFIG
     mount --bind settings /etc/wordpress
 }
 
-# What its page for the installation does.
+# Does the work of its installation page.
 wordpress_install() {
     HTTP_HOST=$name php -d variables_order=EGPCS -r '
         define("WP_INSTALLING", true);
@@ -79,7 +79,7 @@ http {
     }
 }
 END_OF_CONFIG
-    # No jobs of this shell, which would tell when they are killed with their host.
+    # Not as jobs of this shell, which would report their end.
     (ip netns exec "$host" "$fpm" --fpm-config "$host/php.conf" >>"$host.log" 2>&1 &)
     (ip netns exec "$host" nginx -c "$PWD/$host/nginx.conf" >>"$host.log" 2>&1 &)
 }

@@ -1,8 +1,5 @@
-//! The burn-in: so many signatures that they take hours, each verified; interrupted and resumed.
-//!
-//! A *test* is a signature over fresh data and its verification. What was found is in a [state
-//! file](Options::state) all the time, so that a run that ends early is gone on with, not lost. Memory
-//! does not grow with the number of tests.
+//! The burn-in: hours of signatures, each verified; it can be interrupted and resumed. Memory stays constant.
+//! A *test* is a signature over fresh data and its verification. Results are saved in a [state file](Options::state).
 
 mod ledger;
 mod page;
@@ -24,71 +21,70 @@ use crate::{Key, target};
 pub use ledger::{Example, Failure};
 pub use report::{Held, Pace, Report, Served};
 
-/// What is tested, how often.
+/// Options of a burn-in.
 pub struct Options {
-    /// What signs: one pool, or tokens by themselves, to which the tests go in turns.
+    /// The signers: one pool, or single tokens that take turns.
     pub tokens: Vec<Driven>,
-    /// Looks behind the pool, where there is one and it may be asked.
+    /// Queries the pool behind the token, if there is one and that is permitted.
     pub look: Option<Arc<Look>>,
-    /// What the report calls all of it: `pool web through the daemon`.
+    /// The name in the report: `pool web through the daemon`.
     pub name: String,
-    /// With which key; its signatures can be verified.
+    /// The key; its signatures can be verified.
     pub key: Key,
-    /// How, if not as usual for the key.
+    /// The mechanism, if not the usual one of the key.
     pub mechanism: Option<Mechanism>,
-    /// Bytes that each signature is over, new ones for each test; 32 is a digest.
+    /// Length of the signed data in bytes, new for each test; 32 is a digest.
     pub data_len: usize,
-    /// Callers at the same time, a thread each.
+    /// Concurrent callers, a thread each.
     pub callers: usize,
-    /// How many tests there are to be, with those of earlier runs.
+    /// The target number of tests, including earlier runs.
     pub tests: u64,
     /// How long one signature may take.
     pub deadline: Duration,
-    /// Other processes whose memory is watched, each with all that descend from it: the daemon.
+    /// Other processes whose memory is sampled, each with all its descendants: the daemon.
     pub processes: Vec<u32>,
-    /// The file that holds what was found so far. One that is there is gone on with.
+    /// The file of the results so far. If it exists, the burn-in is resumed.
     pub state: PathBuf,
     /// How often it is written.
     pub save_every: Duration,
-    /// Whether a state file that is there is begun anew.
+    /// Whether to discard an existing state file.
     pub restart: bool,
 }
 
-/// A token that the burn-in drives.
+/// A token in the burn-in.
 #[derive(Clone)]
 pub struct Driven {
-    /// What reports call it.
+    /// Its name in reports.
     pub name: String,
-    /// It.
+    /// The token.
     pub token: Arc<dyn Token>,
 }
 
-/// What a pool says of itself while it is driven; `None` while it cannot be asked.
+/// Queries the pool's state; `None` while the pool does not answer.
 pub type Look = dyn Fn() -> Option<Behind> + Send + Sync;
 
-/// What is behind a pool.
+/// The state of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Behind {
-    /// Its members, with all that they did since the pool began.
+    /// Its members, with their counts since the pool's start.
     pub members: Vec<Member>,
-    /// Its processes: another one after the daemon was started anew.
+    /// Its processes, which change when the daemon restarts.
     pub processes: Vec<u32>,
 }
 
-/// A member of a pool, as the pool counts.
+/// A member of a pool, with the pool's counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Its name.
     pub name: String,
-    /// Operations that it answered.
+    /// Operations that it completed.
     pub served: u64,
-    /// Operations that failed because of it, and went to another member.
+    /// Operations that failed on it and went to another member.
     pub failed: u64,
 }
 
-/// Tests until there are as many as asked, or until somebody interrupts it. Tests that fail are in
-/// the report; an error means that nothing could be tested, or that the state file could not be
-/// read or written.
+/// Runs until the number of tests is reached or it is interrupted. Failed tests are in the report; an error means that
+/// no test was possible, or that the state file could not be read or written.
 pub fn run(options: &Options, control: Control<'_>) -> Result<Report> {
     if options.tokens.is_empty() || options.callers == 0 || options.tests == 0 {
         let message = "burn-in: at least one token, one caller and one test";
@@ -113,7 +109,7 @@ pub fn run(options: &Options, control: Control<'_>) -> Result<Report> {
             of: Some(options.tests),
             failed: ledger.failed(),
             elapsed,
-            // By the rate of this run: earlier ones may have had another machine.
+            // From the rate of this run only, since earlier runs may be from another machine.
             left: seen.left,
         });
     };

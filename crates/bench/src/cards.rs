@@ -1,6 +1,4 @@
-//! Cards that are driven by themselves, with no module in between: virtual ones in memory with copies of
-//! one key, for a burn-in where there are no cards; and one in a reader.
-//!
+//! Cards without a module: virtual ones in memory with copies of one key, and one in a reader.
 //! Virtual cards protect nothing: see `hsmux-vcard`.
 
 use std::fs;
@@ -21,22 +19,22 @@ use crate::burn_in::Driven;
 pub use hsmux_smartcard::KeyPairKind;
 pub use hsmux_vcard::{Control, Timing};
 
-/// Everybody may know them: the cards protect nothing.
+/// Not secret: the cards protect nothing.
 const PIN: &[u8] = b"648219";
 const SO_PIN: &[u8] = b"3537363231383830";
 
-/// The number of the key, the same on all cards.
+/// The number of the key on all cards.
 const KEY: KeyReference = KeyReference(1);
 
 /// A virtual card, logged in.
 pub struct VirtualCard {
-    /// To be driven.
+    /// The token for the burn-in.
     pub driven: Driven,
-    /// The hand that pulls and breaks it.
+    /// The control that pulls the card and orders faults.
     pub control: Control,
 }
 
-/// A kind of key pair by name: `rsa:2048`, `ec:brainpoolP256r1`, `ec:P-256`.
+/// Parses a kind of key pair: `rsa:2048`, `ec:brainpoolP256r1`, `ec:P-256`.
 pub fn key_kind(name: &str) -> Result<KeyPairKind> {
     let kind = match name.split_once(':') {
         Some(("rsa", bits)) => bits.parse().ok().map(|bits| KeyPairKind::Rsa { bits }),
@@ -49,8 +47,7 @@ pub fn key_kind(name: &str) -> Result<KeyPairKind> {
     })
 }
 
-/// So many cards with one key of this kind. Their state is kept in `folder`, so that a later run goes on with
-/// the same key; it is made where it is not there yet.
+/// Creates `count` cards with one key of this kind, or reads them from `folder`, so that a later run has the same key.
 pub fn virtual_cards(
     count: u8,
     kind: KeyPairKind,
@@ -61,7 +58,7 @@ pub fn virtual_cards(
         return Err(Error::request(Kind::Invalid, "virtual cards: at least one"));
     }
     if !folder.exists() {
-        // Half a set-up is not taken for a whole one.
+        // A temporary folder, so that an incomplete set-up is not used.
         let draft = folder.with_extension("new");
         let _ = fs::remove_dir_all(&draft);
         fs::create_dir_all(&draft).map_err(|error| failed(&draft, error))?;
@@ -82,8 +79,8 @@ pub fn virtual_cards(
     (1..=count).map(open).collect()
 }
 
-/// The card in the first reader that PC/SC has, logged in: one try of the PIN, and none where it would be
-/// the last. Nobody else may use the card meanwhile.
+/// Logs in to the card in the first reader of PC/SC, with one try of the PIN, and none if it would be the last.
+/// No other program may use the card meanwhile.
 pub fn card_in_reader(pin: &Secret) -> Result<Driven> {
     let found = readers().map_err(CardError::from)?;
     let reader = found.first().ok_or_else(|| {
@@ -100,7 +97,7 @@ pub fn card_in_reader(pin: &Secret) -> Result<Driven> {
 
 type SetUp<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// A key on the first card, and copies of it on the others, by the DKEK.
+/// Creates a key on the first card, and copies it to the others with the DKEK.
 fn set_up(count: u8, kind: KeyPairKind, folder: &Path) -> SetUp<()> {
     let share = DkekShare::random();
     let blank = |number| blank(number, folder, &share);
@@ -118,7 +115,7 @@ fn set_up(count: u8, kind: KeyPairKind, folder: &Path) -> SetUp<()> {
     Ok(())
 }
 
-/// A card that is initialised and has the DKEK.
+/// An initialised card with the DKEK.
 fn blank(number: u8, folder: &Path, share: &DkekShare) -> SetUp<Access<MemoryChannel>> {
     let slot = slot(folder, number, &Timing::None)?;
     let mut card = Card::new(slot.channel());

@@ -1,10 +1,5 @@
-//! What it costs that other programs add and remove keys: the published table, repeated.
-//!
-//! The table is of a threaded HTTP service over SoftHSM whose throughput fell when the keys of its token
-//! changed, until it was restarted. Its runs are repeated by several [`Way`]s to the same work, each on a
-//! token of its own whose keys another process changes. A run changes the keys while callers work, lets
-//! two seconds go by, and then measures. Absolute rates swing on a shared machine; what counts is the ratio
-//! to a twin: the same way, fresh, to a token that nobody changes, measured in turns with it.
+//! The cost of key changes by other programs, after a published table of an HTTP service over SoftHSM.
+//! Each [`Way`] takes turns with a twin on an unchanged token: only their ratio counts, since a machine's speed varies.
 
 mod broker;
 mod child;
@@ -29,54 +24,54 @@ pub use store::{Isolation, Programs, Store};
 pub use store::{LABEL, PIN};
 pub use ways::ways;
 
-/// What serves the callers.
+/// A service under load.
 pub trait Serves {
-    /// Ends its process and starts it anew.
+    /// Restarts its process.
     fn restart(&mut self) -> Result<()>;
 
-    /// Has all callers work while `during` runs, and answers what they did.
+    /// Runs all callers during `during`, and returns their measurement.
     fn load(&mut self, during: &mut dyn FnMut() -> Result<()>) -> Result<Measurement>;
 }
 
 /// A way to do the work.
 pub struct Way {
-    /// What the report calls it.
+    /// Its name in the report.
     pub name: String,
-    /// Whether it is restarted where the published service was: one that needs no restart gets none.
+    /// Whether it restarts where the published service did.
     pub restarts: bool,
-    /// The one whose keys change.
+    /// The service on the token with changing keys.
     pub subject: Box<dyn Serves>,
-    /// Changes them, from another process.
+    /// Changes the keys, from another process.
     pub keys: Keys,
-    /// The same way to a token that nobody changes.
+    /// The same service on an unchanged token.
     pub twin: Box<dyn Serves>,
 }
 
-/// How the runs go.
+/// Options of the runs.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The runs, in their order.
     pub runs: Vec<Run>,
-    /// Callers at the same time.
+    /// Concurrent callers.
     pub callers: usize,
-    /// Bytes of a plaintext.
+    /// Length of a plaintext in bytes.
     pub payload: usize,
-    /// How long after a change a run is measured.
+    /// The wait between a change and the measurement.
     pub settle: Duration,
-    /// How long a run is measured, in turns with its twin that take [`TURN`] each: at least two.
+    /// The duration of a measurement, in turns of [`TURN`] with the twin: at least two.
     pub time: Duration,
 }
 
-/// How long the one whose keys change works before its twin has its turn: less than a shared machine stays as slow or
-/// as fast as it is. Of twenty the median tells a few per cent; a single one is off by ten.
+/// The duration of a turn: short, since a shared machine's speed drifts. The median of twenty turns resolves
+/// a few percent; a single turn may be off by ten.
 pub const TURN: Duration = Duration::from_millis(250);
 
 /// One run of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// From 1.
+    /// Its number, from 1.
     pub number: u32,
-    /// Keys in the token, with the one in use.
+    /// Keys in the token, including the one in use.
     pub keys: usize,
     /// Whether the published service was restarted before it.
     pub restarted: bool,
@@ -84,7 +79,7 @@ pub struct Run {
     pub published: Option<f64>,
 }
 
-/// The first so many published runs, and one more for each of these counts of keys.
+/// The first `published` runs of the table, and one more for each of the counts in `more`.
 pub fn runs(published: usize, more: &[usize]) -> Vec<Run> {
     let rows = reference::churn().into_iter().take(published);
     let mut runs: Vec<Run> = rows.map(Run::of).collect();
@@ -110,56 +105,56 @@ impl Run {
     }
 }
 
-/// What the runs found. Its JSON is described by `docs/bench-schema.json`.
+/// The results. Their JSON is described by `docs/bench-schema.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Command, time and machine.
     #[serde(flatten)]
     pub head: Head,
-    /// Callers at the same time.
+    /// Concurrent callers.
     pub callers: usize,
-    /// Bytes of a plaintext.
+    /// Length of a plaintext in bytes.
     pub payload: usize,
-    /// Seconds after a change before a run was measured.
+    /// Seconds between a change and the measurement.
     pub settle_s: f64,
-    /// The ways, by name.
+    /// The names of the ways.
     pub ways: Vec<String>,
-    /// Every run, in its order.
+    /// The runs, in their order.
     pub rows: Vec<Row>,
-    /// Whether it was ended before its time.
+    /// Whether it was interrupted.
     pub interrupted: bool,
 }
 
-/// A run, and what the ways did in it.
+/// A run, with the results of all ways.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// Which.
+    /// The run.
     #[serde(flatten)]
     pub run: Run,
-    /// The published rate over the mean of those after a restart.
+    /// The published rate, relative to the mean of those after a restart.
     pub published_ratio: Option<f64>,
-    /// In the order of [`Report::ways`].
+    /// The results in the order of [`Report::ways`].
     pub found: Vec<Found>,
 }
 
-/// What a way did in a run.
+/// The result of a way in a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Found {
     /// Median over the turns of operations per second.
     pub per_second: f64,
     /// Median over the turns of the ratio to the twin.
     pub ratio: f64,
-    /// Operations that failed, from before the change to the end of the run.
+    /// Failed operations, from before the change to the end of the run.
     pub failed: u64,
-    /// The first error, if there was one.
+    /// The first error, if any.
     pub error: Option<String>,
-    /// The longest that an operation took meanwhile, in microseconds.
+    /// The longest operation, in microseconds.
     pub longest_us: f64,
-    /// Each turn: operations per second, and those of the twin.
+    /// Operations per second in each turn, and those of the twin.
     pub turns: Vec<(f64, f64)>,
 }
 
-/// Runs the table. `next` is told before each step what comes; it answers whether to go on.
+/// Runs the table. `next` gets the following step before each one; it returns whether to continue.
 pub fn run(
     options: &Options,
     ways: &mut [Way],
@@ -194,7 +189,7 @@ pub fn run(
     Ok(report)
 }
 
-/// The published rate after a restart.
+/// The mean of the published rates after a restart.
 fn published_fresh() -> f64 {
     let rows = reference::churn();
     let fresh = rows.iter().filter(|row| row.restarted);
@@ -224,7 +219,7 @@ impl Way {
         let count = options.time.as_millis() / TURN.as_millis();
         let mut turns = Vec::new();
         for number in 0..count.max(2) {
-            // Who begins has the warmer machine, or the colder one.
+            // The order alternates, because the first or the second may have an advantage.
             let twin_first = (number % 2 == 1).then(|| self.twin.load(&mut pass));
             let own = self.subject.load(&mut pass)?;
             let twin = twin_first.unwrap_or_else(|| self.twin.load(&mut pass))?;

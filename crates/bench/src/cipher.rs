@@ -1,5 +1,5 @@
-//! AES-256-CBC by one key of a token, half enciphering and half deciphering: what the brokers that hsmux
-//! replaces do all day, without HTTP.
+//! AES-256-CBC with one key of a token, half encryption and half decryption: the work of the replaced brokers without
+//! HTTP.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -18,7 +18,7 @@ use crate::engine::{self, Caller, Control, Later, Load, Plan, Until};
 /// How long one operation may take.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// The prepared operations of so many callers, each on bytes of its own.
+/// The prepared operations of the callers, each on different bytes.
 pub struct Cipher {
     token: Arc<dyn Token>,
     lines: Vec<Line>,
@@ -32,7 +32,7 @@ struct Line {
 }
 
 impl Cipher {
-    /// With the token's AES key of this label.
+    /// Prepares operations with the token's AES key of this label.
     pub fn new(token: Arc<dyn Token>, label: &str, callers: usize, payload: usize) -> Result<Self> {
         let key = find(&*token, label)?;
         let line = |_| Line::new(&*token, key, payload);
@@ -50,7 +50,7 @@ impl Cipher {
         engine::measure(&self.plan(until), control, &run, None)
     }
 
-    /// Measures with callers that wait as futures, as a service's do.
+    /// Measures with callers that are futures, as in a service.
     pub fn measure_waiting(&self, until: Until, control: Control<'_>) -> Measurement {
         let caller = |index: usize| -> Box<dyn Caller> {
             let line = &self.lines[index];
@@ -116,7 +116,7 @@ impl Line {
         })
     }
 
-    /// Enciphers and deciphers in turns.
+    /// Encrypts and decrypts in turn.
     fn next(&self) -> &Operation {
         match self.next.fetch_add(1, Relaxed) % 2 {
             0 => &self.encrypt,
@@ -124,7 +124,7 @@ impl Line {
         }
     }
 
-    /// What was deciphered has to be what was enciphered.
+    /// Checks that the decrypted text is the original.
     fn check(&self, operation: &Operation, answer: Result<Outcome>) -> Result<Bytes> {
         let bytes = answer?.into_bytes()?;
         if std::ptr::eq(operation, &raw const self.decrypt) && bytes != self.plaintext {

@@ -1,8 +1,5 @@
-//! Variants of the same work side by side: what counts is their ratio in one run.
-//!
-//! Absolute rates swing by tens of percent between runs on a shared machine. Variants therefore take
-//! turns, every other round in the reverse order, and a figure is the median over the rounds of the
-//! ratio within a round.
+//! Variants of the same work side by side, in alternating order. Absolute rates vary by tens of percent on a shared
+//! machine, so a figure is the median over rounds of the ratio within a round.
 
 mod text;
 
@@ -11,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Head, Measurement};
 
-/// One way of doing the work.
+/// A way to do the work.
 pub struct Variant<'a> {
-    /// What the report calls it; figures name it by this.
+    /// Its name in the report and in goals.
     pub name: String,
-    /// Does the work for a while, and says how it went.
+    /// Does the work for a while, and returns the measurement.
     pub run: Box<dyn FnMut() -> Result<Measurement> + 'a>,
 }
 
@@ -29,91 +26,87 @@ impl<'a> Variant<'a> {
     }
 }
 
-/// What is to be reached.
+/// A goal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Goal {
     /// The variant that has to reach it.
     pub of: String,
-    /// The variant that it is held against.
+    /// The variant of comparison.
     pub against: String,
-    /// What of the two, and the bound.
+    /// The compared quantity, and its bound.
     pub bound: Bound,
 }
 
-/// How two variants are held against each other.
+/// The comparison of two variants.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// Throughput of the one over that of the other, at least.
+    /// Minimum ratio of the throughputs.
     RateRatioAtLeast(f64),
-    /// Throughput of the one over that of the other, off 1 by no more than this share of 1.
+    /// Maximum deviation of the ratio of the throughputs from 1.
     RateRatioWithin(f64),
-    /// Time that the one took over that of the other, at most.
+    /// Maximum ratio of the times.
     TimeRatioAtMost(f64),
-    /// CPU time of the server for each operation: of the one over that of the other, at most. The server is all
-    /// processes that were accounted for but the measuring one, which is the first.
+    /// Maximum ratio of the server's CPU time per operation.
+    /// The server is all accounted processes except the first, which measures.
     ServerTimeRatioAtMost(f64),
-    /// Median latency of the one less that of the other, in microseconds, at most.
+    /// Maximum difference of the median latencies, in microseconds.
     AddedMedianAtMost(f64),
-    /// 99th percentile of the one's latencies over the median of the other's, at most. The two may be
-    /// the same.
+    /// Maximum ratio of the first's 99th percentile to the second's median; both may be the same variant.
     TailAtMost(f64),
 }
 
-/// What comparing found. Its JSON is described by `docs/bench-schema.json`.
+/// The result of a comparison. Its JSON is described by `docs/bench-schema.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Command, time and machine.
     #[serde(flatten)]
     pub head: Head,
-    /// What was compared, for people.
+    /// Its title.
     pub title: String,
-    /// How often each variant had its turn.
+    /// Turns of each variant.
     pub rounds: usize,
-    /// Somebody has ended it before its last round, the whole ones before which are here.
+    /// Whether it was interrupted; then it has only the complete rounds before.
     #[serde(default)]
     pub interrupted: bool,
-    /// In the order given.
+    /// The variants, in the given order.
     pub variants: Vec<Series>,
-    /// What was to be reached, and whether it was.
+    /// The goals, with their results.
     pub figures: Vec<Figure>,
 }
 
-/// A variant's rounds.
+/// The rounds of a variant.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Series {
     /// The variant.
     pub name: String,
     /// Median over the rounds of operations per second.
     pub per_second: f64,
-    /// Median over the rounds of the median latency, in microseconds; absent when nothing succeeded.
+    /// Median over the rounds of the median latency, in microseconds; absent if nothing succeeded.
     pub median_us: Option<f64>,
-    /// Operations that failed, and answers that were wrong, over all rounds.
+    /// Failed operations and wrong answers of all rounds.
     pub failed: u64,
     /// Every round.
     pub rounds: Vec<Measurement>,
 }
 
-/// A goal, and what was measured.
+/// A goal, and its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// What was to be reached.
+    /// The goal.
     pub goal: Goal,
-    /// Median over the rounds of the ratio, or of the difference in microseconds; absent when there
-    /// was nothing to compare.
+    /// Median over the rounds of the ratio, or of the difference in microseconds; absent without a comparison.
     pub value: Option<f64>,
-    /// The least of the rounds.
+    /// The minimum of the rounds.
     pub min: Option<f64>,
-    /// The greatest of the rounds.
+    /// The maximum of the rounds.
     pub max: Option<f64>,
-    /// Whether the median keeps the bound and nothing failed, of neither.
+    /// Whether the median keeps the bound, and neither variant has failures.
     pub reached: bool,
 }
 
-/// Gives each variant its turn, `rounds` times.
-///
-/// `turn` is told before each: the round from 0, and the variant's name. A goal that names no
-/// variant of the list is left out.
+/// Gives each variant its turn, `rounds` times. `turn` gets the round, from 0, and the variant's name before each.
+/// Goals with unknown variants are omitted.
 pub fn run(
     title: &str,
     mut variants: Vec<Variant<'_>>,
@@ -133,7 +126,7 @@ pub fn run(
             turn(round, &variant.name);
             let measurement = (variant.run)().map_err(|error| error.at(&variant.name))?;
             if measurement.interrupted {
-                // A round that is not whole compares nothing.
+                // An incomplete round is discarded.
                 for whole in &mut measured {
                     whole.truncate(round);
                 }
@@ -151,7 +144,7 @@ pub fn run(
 }
 
 impl Report {
-    /// Judges what was measured elsewhere: names of variants, and as many rounds of each.
+    /// Judges existing measurements: names of variants, and the same number of rounds of each.
     pub fn new(
         title: &str,
         measured: impl IntoIterator<Item = (String, Vec<Measurement>)>,
@@ -175,7 +168,7 @@ impl Report {
         }
     }
 
-    /// Whether all was measured and every goal reached.
+    /// Whether everything was measured and every goal reached.
     pub fn reached(&self) -> bool {
         !self.interrupted && self.figures.iter().all(|figure| figure.reached)
     }
@@ -213,7 +206,7 @@ impl Figure {
 }
 
 impl Bound {
-    /// What of the two is held against each other, in a few words.
+    /// The compared quantity, in a few words.
     pub const fn subject(self) -> &'static str {
         match self {
             Self::RateRatioAtLeast(_) | Self::RateRatioWithin(_) => "throughput",
@@ -224,7 +217,7 @@ impl Bound {
         }
     }
 
-    /// The ratio or the difference of two measurements, where there is one.
+    /// The ratio or difference of two measurements, if defined.
     fn hold(self, of: &Measurement, against: &Measurement) -> Option<f64> {
         let value = match self {
             Self::RateRatioAtLeast(_) | Self::RateRatioWithin(_) => {
@@ -250,7 +243,7 @@ impl Bound {
     }
 }
 
-/// Seconds of CPU for each operation.
+/// CPU seconds per operation.
 fn server_time(measurement: &Measurement) -> f64 {
     let server = measurement.processes.iter().skip(1);
     server.map(|process| process.cpu_s).sum::<f64>() / measurement.ops as f64

@@ -1,8 +1,8 @@
-//! Numbers and tables for people.
+//! Formats numbers and tables.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-/// The width that every table fits.
+/// The maximum width of tables.
 const WIDTH: u16 = 80;
 
 /// `850 us`, `12.3 ms`, `1.20 s`; three digits.
@@ -42,7 +42,7 @@ pub fn plain(number: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// The nearest whole number; what is negative is 0.
+/// The nearest integer; negative numbers become 0.
 #[allow(clippy::cast_sign_loss)] // A cast of floats saturates, and that is what is wanted.
 pub fn whole(number: f64) -> u64 {
     number.round() as u64
@@ -61,7 +61,7 @@ pub fn count(number: u64) -> String {
     text
 }
 
-/// Three significant digits, or all before the point.
+/// Three significant digits, or all before the decimal point.
 pub fn three(number: f64) -> String {
     let places = match number.abs() {
         n if n >= 99.95 => 0,
@@ -71,7 +71,7 @@ pub fn three(number: f64) -> String {
     format!("{number:.places$}")
 }
 
-/// Words in lines of 80 columns at most; a longer word has a line of its own.
+/// Wraps words at 80 columns; a longer word has its own line.
 pub fn lines(text: &str) -> String {
     let mut lines = String::new();
     let mut used = 0;
@@ -90,7 +90,7 @@ pub fn lines(text: &str) -> String {
     lines
 }
 
-/// A table of 80 columns at most; all columns but the first stand to the right.
+/// A table of at most 80 columns; all cells but the first are right-aligned.
 pub fn table<const N: usize>(
     heads: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
@@ -98,7 +98,7 @@ pub fn table<const N: usize>(
     wide_table(&heads, rows)
 }
 
-/// The same with as many columns as there are.
+/// The same with any number of columns.
 pub fn wide_table(
     heads: &[impl ToString],
     rows: impl IntoIterator<Item = impl IntoIterator<Item = String>>,

@@ -1,7 +1,5 @@
-//! A service that speaks the Transit dialect, asked over HTTP: ours, OpenBao, Vault, or what they replaced.
-//!
-//! Every caller has a connection and bytes of its own, so that an answer that is another caller's is
-//! found out; many callers share a thread, so that the client costs the machine little.
+//! Load on a service with the Transit API over HTTP: hsmux, OpenBao, Vault or their predecessors.
+//! Every caller has a connection and different bytes, to detect mixed-up answers; many callers share a thread.
 
 mod act;
 mod connection;
@@ -27,42 +25,41 @@ pub use mix::Mix;
 use place::Place;
 use requests::Requests;
 
-/// Who is asked for what, how often.
+/// Options of the load.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// `http://127.0.0.1:8200`, `https://keys.example:8200` or `unix:/run/hsmux/broker.sock`.
     pub url: String,
-    /// The root that a server's certificate has to lead to, PEM; needed for `https`.
+    /// The root for the server's certificate, PEM; needed for `https`.
     pub ca: Option<PathBuf>,
-    /// What callers show as X-Vault-Token.
+    /// The X-Vault-Token of the callers.
     pub token: Option<Secret>,
-    /// The key by its name there.
+    /// The key's name in the service.
     pub key: String,
-    /// What is asked for.
+    /// The operations.
     pub mix: Mix,
-    /// Further members of each item, as in `{"mode": "cbc"}`.
+    /// Additional fields of each item, as in `{"mode": "cbc"}`.
     pub with: Map<String, Value>,
-    /// Bytes of a plaintext, or of what is signed.
+    /// Length of a plaintext, or of signed data, in bytes.
     pub payload: usize,
-    /// Items of a request; with more than one it has a `batch_input`.
+    /// Items of a request; several are sent as `batch_input`.
     pub batch: usize,
-    /// Whether a connection serves more than one request.
+    /// Whether a connection serves several requests.
     pub keep_alive: bool,
-    /// How requests are started; a worker is a client with a connection.
+    /// The start of requests; a worker is a client with a connection.
     pub load: Load,
-    /// When to end.
+    /// The end of the measurement.
     pub until: Until,
-    /// The same load before, of which nothing counts.
+    /// The duration of the same load before the measurement.
     pub warm_up: Duration,
-    /// How long one request may take.
+    /// The deadline of a request.
     pub deadline: Duration,
-    /// Processes to account for, each with all that descend from it: the service, where it runs here.
+    /// Processes to account for, with their descendants: the service, if it is local.
     pub processes: Vec<u32>,
 }
 
 impl Options {
-    /// What is usual: half encrypt, half decrypt, 256 bytes, 16 clients that keep their connections,
-    /// for ten seconds.
+    /// Defaults: half encryption, half decryption, 256 bytes, 16 clients with persistent connections, ten seconds.
     pub fn new(url: impl Into<String>, key: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -83,32 +80,32 @@ impl Options {
     }
 }
 
-/// What asking found. Its JSON is described by `docs/bench-schema.json`.
+/// The result. Its JSON is described by `docs/bench-schema.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Command, time and machine.
     #[serde(flatten)]
     pub head: Head,
-    /// Who was asked.
+    /// The service.
     pub url: String,
-    /// With which key.
+    /// The key.
     pub key: String,
-    /// For what: `encrypt=1,decrypt=1`.
+    /// The operations: `encrypt=1,decrypt=1`.
     pub mix: String,
-    /// Bytes of an item.
+    /// Length of an item in bytes.
     pub payload: usize,
     /// Items of a request.
     pub batch: usize,
-    /// Whether a connection served more than one request.
+    /// Whether a connection served several requests.
     pub keep_alive: bool,
-    /// Items that were answered, for each second.
+    /// Answered items per second.
     pub items_per_second: f64,
-    /// What was measured: an operation is a request. Errors begin with their status.
+    /// The measurement: an operation is a request. Errors begin with their status.
     pub measurement: Measurement,
 }
 
-/// Measures. Errors of single requests are in the report; an error here means that nothing could be
-/// measured: nobody there, or the first request of a kind is refused.
+/// Measures. Errors of single requests are in the report. An error here means that nothing could be measured:
+/// the service is down, or refuses the first request of a kind.
 pub fn run(options: &Options, control: Control<'_>) -> Result<Report> {
     let measurement = measure(options, control)?;
     Ok(Report {
@@ -124,12 +121,12 @@ pub fn run(options: &Options, control: Control<'_>) -> Result<Report> {
     })
 }
 
-/// Only the measurement, for those who compare.
+/// Only the measurement, for comparisons.
 pub fn measure(options: &Options, control: Control<'_>) -> Result<Measurement> {
     Service::open(options)?.measure(options.until, options.warm_up, control)
 }
 
-/// A service whose callers are ready: it can be measured again and again.
+/// A service with prepared callers, for repeated measurements.
 pub struct Service {
     options: Options,
     place: Place,
@@ -137,8 +134,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Reads what is needed and makes each caller's requests, which asks the service for the
-    /// ciphertexts that are to be deciphered.
+    /// Reads the files and prepares each caller's requests; gets the ciphertexts for decryption from the service.
     pub fn open(options: &Options) -> Result<Self> {
         allow_connections();
         let place = Place::new(&options.url, options.ca.as_deref())?;
@@ -150,7 +146,7 @@ impl Service {
         })
     }
 
-    /// Measures for so long.
+    /// Measures for this time.
     pub fn measure(
         &self,
         until: Until,
@@ -169,19 +165,18 @@ impl Service {
         };
         let measured = engine::measure_waiting(&plan, control, &caller, engine::Ending::Finish);
         Ok(Measurement {
-            // A caller checks each answer as it comes: what is wrong has failed.
+            // A caller checks each answer itself: a wrong one has failed.
             verified: measured.ops,
             ..measured
         })
     }
 }
 
-/// Raises this process's limit of open files as far as it may: a connection is one. Processes that it
-/// starts have the same limit. Answers what it is.
+/// Raises this process's limit of open files, for one connection each; child processes inherit it. Returns the limit.
 pub fn allow_connections() -> u64 {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // With the limit as it was, connections past it fail, and say so.
+    // If the limit remains, further connections fail with that error.
     let _ = setrlimit(Resource::Nofile, limit);
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

@@ -2,17 +2,17 @@
 //!
 //! - [`engine`]: closed and open loop, warm-up, latencies, processes, interruption;
 //! - [`sign`]: the signing evaluation of one key;
-//! - [`scale`]: throughput against the number of members, with a report of charts;
-//! - [`burn_in`]: so many signatures that they take hours, each verified, interrupted and resumed;
-//! - [`http`]: a service that speaks the Transit dialect, over HTTP;
-//! - [`tls`]: a web server over TLS, asked by users as siege has them;
-//! - [`matrix`]: a table of such measurements, beside what was published;
-//! - [`churn`]: what it costs that keys come and go, beside what was published;
-//! - [`cipher`]: half enciphering, half deciphering, by one key of a token;
+//! - [`scale`]: throughput by the number of members, with a report of charts;
+//! - [`burn_in`]: hours of signatures, each verified; interrupted and resumed;
+//! - [`http`]: load on a service with the Transit API over HTTP;
+//! - [`tls`]: load on a web server over TLS, with users like those of siege;
+//! - [`matrix`]: a table of such measurements, beside published figures;
+//! - [`churn`]: the cost of key changes, beside published figures;
+//! - [`cipher`]: half encryption, half decryption with one key of a token;
 //! - [`compare`]: variants of the same work side by side, judged by their ratios.
 //!
-//! Every command is a set of options and a `run` that answers a report; a report is JSON by
-//! `docs/bench-schema.json` and a table of 80 columns by `Display`.
+//! Every command has options and a `run` that returns a report: JSON by `docs/bench-schema.json`, and a table of
+//! 80 columns by `Display`.
 
 pub mod burn_in;
 pub mod cards;
@@ -49,5 +49,5 @@ pub use report::Head;
 pub use target::{About, Key, mechanism};
 pub use timeline::Point;
 
-/// The schema that every report's JSON names in `schema`.
+/// The schema in the field `schema` of every report.
 pub const SCHEMA: &str = "hsmux-bench/1";

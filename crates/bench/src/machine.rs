@@ -1,9 +1,9 @@
-//! The machine that a figure was measured on: without it a rate says nothing.
+//! The machine of a measurement, without which a rate means nothing.
 
 use procfs::Current;
 use serde::{Deserialize, Serialize};
 
-/// A machine, as far as it matters to a figure.
+/// Properties of a machine that affect figures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Model name of the processor.
@@ -19,7 +19,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine; what it does not tell is `unknown`.
+    /// This machine; missing data are `unknown`.
     pub fn this() -> Self {
         let unknown = || "unknown".to_owned();
         let cpu = procfs::CpuInfo::current().ok();

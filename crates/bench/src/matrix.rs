@@ -1,8 +1,5 @@
-//! A table of measurements of a web server over TLS: keys, numbers of tokens, modules, pages and users, each
-//! cell the best of some runs, beside what was published.
-//!
-//! A cell is on record as soon as a run of it is finished: interrupted, the same command goes on where it
-//! was. The system under test is whatever a command starts.
+//! A table of measurements of a web server over TLS, beside published figures. A cell is the best of several runs.
+//! Finished runs are saved, so that the same command resumes after an interruption.
 
 mod page;
 mod plan;
@@ -22,14 +19,14 @@ pub use plan::{Cell, Client, Plan};
 use state::State;
 use system::System;
 
-/// What is measured.
+/// Options of a table.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The table.
     pub plan: Plan,
-    /// What was found so far; it is made if it is not there.
+    /// The file of the results so far; created if missing.
     pub state: PathBuf,
-    /// Whether what it has is forgotten.
+    /// Whether to discard earlier results.
     pub restart: bool,
 }
 
@@ -37,32 +34,32 @@ pub struct Options {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
-    /// When it ended (RFC 3339, UTC).
+    /// Its end (RFC 3339, UTC).
     pub measured_at: String,
-    /// What the first handshake came to.
+    /// The parameters of the first handshake.
     pub tls: Seen,
     /// Siege's twelve figures.
     pub figures: Figures,
-    /// Requests that were under way at the end.
+    /// Unfinished requests at the end.
     pub unfinished: u64,
-    /// Handshakes, and what took how long.
+    /// Handshakes and durations.
     pub times: Times,
-    /// What the client and the system under test cost.
+    /// CPU and memory of the client and the system under test.
     pub processes: Vec<Process>,
 }
 
-/// A cell, and what was found.
+/// A cell, with its results.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// Which.
+    /// The cell.
     pub cell: Cell,
-    /// What was published of as much; nothing where that was not measured.
+    /// The published run of the same set-up, if there is one.
     pub published: Option<TlsRow>,
     /// All runs, in their order.
     pub runs: Vec<Run>,
     /// The index of the one with the highest rate.
     pub best: Option<usize>,
-    /// Why it could not be measured.
+    /// The error that prevented the measurement.
     pub error: Option<String>,
 }
 
@@ -72,30 +69,30 @@ pub struct Report {
     /// Command, time and machine.
     #[serde(flatten)]
     pub head: Head,
-    /// Runs of each cell.
+    /// Runs for each cell.
     pub best_of: usize,
     /// The cells, in their order.
     pub rows: Vec<Row>,
-    /// Runs that are still to be done.
+    /// Remaining runs.
     pub left: usize,
 }
 
-/// What comes next.
+/// The next step.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
     /// The cell.
     pub cell: &'a Cell,
     /// Its number, from 1.
     pub number: usize,
-    /// How many cells there are.
+    /// The number of cells.
     pub of: usize,
-    /// Runs that are still to be done, with this one.
+    /// Remaining runs, including this one.
     pub left: usize,
-    /// Seconds that these take, without starting what is measured.
+    /// Their duration in seconds, without starts of the system under test.
     pub left_s: f64,
 }
 
-/// Measures what is not on record yet. `next` is told before each run what comes.
+/// Measures what is missing. `next` gets each run before it starts.
 pub fn run(options: &Options, control: Control<'_>, next: &dyn Fn(&Step<'_>)) -> Result<Report> {
     let mut state = State::open(&options.state, options.restart)?;
     let cells = &options.plan.cells;
@@ -110,7 +107,7 @@ pub fn run(options: &Options, control: Control<'_>, next: &dyn Fn(&Step<'_>)) ->
                 Ok(None) => break,
                 Err(error) => {
                     errors[at] = Some(error.to_string());
-                    // What has failed may leave something half alive.
+                    // A failed system may be half alive, so it is restarted.
                     system = None;
                     break;
                 }
@@ -131,7 +128,7 @@ pub fn run(options: &Options, control: Control<'_>, next: &dyn Fn(&Step<'_>)) ->
     })
 }
 
-/// One run; nothing if it was interrupted.
+/// One run; `None` if interrupted.
 fn measure(
     cell: &Cell,
     system: &mut Option<System>,
@@ -139,7 +136,7 @@ fn measure(
     control: Control<'_>,
 ) -> Result<Option<Run>> {
     if !system.as_ref().is_some_and(|system| system.serves(cell)) {
-        // The old one first: both may want the same port.
+        // The previous system ends first: both may need the same port.
         drop(system.take());
         *system = Some(System::start(cell, state, control)?);
     }
@@ -159,7 +156,7 @@ fn measure(
     }))
 }
 
-/// The cells of the runs that are to be done, from the one at this index.
+/// The cells of the remaining runs, from this index.
 fn left<'a>(options: &'a Options, state: &'a State, from: usize) -> impl Iterator<Item = &'a Cell> {
     options.plan.cells[from..].iter().flat_map(|cell| {
         let missing = options.plan.best_of.saturating_sub(state.runs(cell).len());
@@ -203,7 +200,7 @@ impl Row {
     }
 }
 
-/// The published run of as much: that of the cell's module, or the fastest one of any module.
+/// The published run of the same set-up: with the cell's module, or the fastest of any.
 fn published(cell: &Cell) -> Option<TlsRow> {
     let alike = reference::siege_table().into_iter().filter(|row| {
         (&row.setup, &row.key, &row.page) == (&cell.published, &cell.key, &cell.page)

@@ -1,4 +1,4 @@
-//! What a run measured.
+//! The result of a run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,34 +11,34 @@ use crate::format::micros;
 use crate::processes::Process;
 use crate::timeline::Timeline;
 
-/// What a run measured. Times are in seconds, latencies in microseconds.
+/// The result of a run. Times are in seconds, latencies in microseconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measurement {
-    /// Threads that did operations.
+    /// Threads that ran operations.
     pub workers: usize,
-    /// Operations per second that an open loop intended; absent for a closed one.
+    /// Operations per second that an open loop intends; absent for a closed one.
     pub intended_per_second: Option<f64>,
-    /// Operations that succeeded.
+    /// Successful operations.
     pub ops: u64,
-    /// Operations that failed.
+    /// Failed operations.
     pub failed: u64,
-    /// Answers that were checked and found right.
+    /// Correct answers.
     pub verified: u64,
-    /// Answers that were checked and found wrong.
+    /// Wrong answers.
     pub wrong: u64,
-    /// Time of the measurement, without warm-up and checking.
+    /// Time of the measurement, without warm-up and checks.
     pub elapsed_s: f64,
-    /// Operations that succeeded, for each second.
+    /// Successful operations per second.
     pub per_second: f64,
-    /// Of operations that succeeded; absent when there was none.
+    /// Latencies of successful operations; absent if there are none.
     pub latency_us: Option<Latency>,
-    /// What went wrong, the most frequent first.
+    /// Errors, the most frequent first.
     pub faults: Vec<Fault>,
-    /// What this process and those that were named cost.
+    /// CPU and memory of this process and the named ones.
     pub processes: Vec<Process>,
-    /// The rate as it went.
+    /// The rate over time.
     pub timeline: Vec<crate::Point>,
-    /// Whether the run was ended before its time.
+    /// Whether the run was interrupted.
     pub interrupted: bool,
 }
 
@@ -57,23 +57,23 @@ pub struct Latency {
     pub max: f64,
 }
 
-/// An error, and how many operations ended in it.
+/// An error, and its number of operations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
-    /// As the target said it.
+    /// The target's message.
     pub message: String,
-    /// How often.
+    /// Its count.
     pub count: u64,
 }
 
-/// A day, in nanoseconds: what takes longer counts as that.
+/// A day in nanoseconds, the maximum of recorded durations.
 const LONGEST: u64 = 86_400_000_000_000;
 
-/// Different messages that are kept; more than that say nothing new.
+/// The maximum number of different messages.
 const FAULTS: usize = 20;
 
 impl Measurement {
-    /// What others have measured: so many operations in so many seconds, at this rate; nothing else is known of it.
+    /// A measurement by others, of which only these figures are known.
     pub const fn elsewhere(ops: u64, elapsed_s: f64, per_second: f64) -> Self {
         Self {
             workers: 0,
@@ -92,7 +92,7 @@ impl Measurement {
         }
     }
 
-    /// Every operation succeeded, and every answer that was checked is right.
+    /// Whether every operation succeeded, and no answer is wrong.
     pub fn is_clean(&self) -> bool {
         self.failed == 0 && self.wrong == 0 && !self.interrupted
     }
@@ -135,7 +135,7 @@ impl Measurement {
 }
 
 impl Latency {
-    /// Of a histogram in nanoseconds; nothing of an empty one.
+    /// From a histogram in nanoseconds; `None` if it is empty.
     pub(crate) fn of(nanoseconds: &Histogram<u64>) -> Option<Self> {
         let at = |quantile| nanoseconds.value_at_quantile(quantile) as f64 / 1e3;
         (!nanoseconds.is_empty()).then(|| Self {
@@ -154,7 +154,7 @@ impl Latency {
     pub(crate) const PARTS: [&'static str; 8] =
         ["min", "mean", "stddev", "p50", "p90", "p99", "p99.9", "max"];
 
-    /// For a row of a table.
+    /// The cells of a row.
     pub(crate) fn parts(&self) -> [String; 8] {
         [
             self.min,
@@ -170,12 +170,12 @@ impl Latency {
     }
 }
 
-/// An empty histogram of latencies in nanoseconds. Its size does not depend on what it is given.
+/// An empty histogram of latencies in nanoseconds, of constant size.
 pub fn latencies() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST, 3).expect("bounds in their order")
 }
 
-/// Counts a fault by what it says. A target whose messages are all different fills no memory.
+/// Counts a fault by its message; memory is limited even if all messages differ.
 pub fn count_fault(faults: &mut BTreeMap<String, u64>, message: String, count: u64) {
     let known = faults.len() < FAULTS || faults.contains_key(&message);
     let message = if known {
@@ -214,12 +214,12 @@ impl Default for Sum {
 }
 
 impl Sum {
-    /// Takes a glance at the running round.
+    /// Adds the state of the running round.
     pub fn watch(&mut self, seen: Seen) {
         self.timeline.watch(self.elapsed, seen);
     }
 
-    /// Takes the round in that has ended.
+    /// Adds a finished round.
     pub fn add(&mut self, tallies: &[Tally]) {
         self.timeline.next_round();
         self.elapsed += tallies
@@ -239,7 +239,7 @@ impl Sum {
         }
     }
 
-    /// Takes in what checking the round's answers found.
+    /// Adds the checks of a round's answers.
     pub fn checked(&mut self, checked: &Checked) {
         self.good += checked.good;
         self.bad += checked.bad;

@@ -1,42 +1,42 @@
-//! The memory of every process involved, over time.
+//! The memory of all involved processes over time.
 
 use serde::{Deserialize, Serialize};
 
 use crate::processes::{Family, name, resident};
 use crate::series::Series;
 
-/// Between two looks for new processes, in seconds.
+/// The interval of searches for new processes, in seconds.
 const SEARCH_S: f64 = 2.0;
 
-/// Records that are kept; past it those of the shortest lives go first.
+/// The maximum number of records; those of the shortest lives go first.
 const MOST: usize = 64;
 
-/// What one process held, in one life.
+/// The memory of one process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Held {
     /// Its process id.
     pub pid: u32,
-    /// When it started, in clock ticks after boot: tells it from another with its id (proc(5), stat).
+    /// Its start in clock ticks after boot, which distinguishes reused process ids (proc(5), stat).
     pub started: u64,
     /// Its command line, shortened.
     pub name: String,
-    /// The most of all samples, in bytes.
+    /// The maximum of all samples, in bytes.
     pub peak_bytes: u64,
-    /// Resident memory in bytes, by seconds of the run.
+    /// Resident memory in bytes, over the seconds of the run.
     pub series: Series,
 }
 
-/// Samples this process, others, and all that descend from them.
+/// Samples this process and others, with all their descendants.
 pub struct Memory {
     family: Family,
-    /// What every process held so far.
+    /// The records of all processes so far.
     pub held: Vec<Held>,
     searched_s: f64,
     alive: Vec<u32>,
 }
 
 impl Memory {
-    /// Goes on with what earlier runs held.
+    /// Continues the records of earlier runs.
     pub fn resume(held: Vec<Held>, roots: &[u32]) -> Self {
         Self {
             family: Family::of(roots),
@@ -46,12 +46,12 @@ impl Memory {
         }
     }
 
-    /// These belong to it, too: a daemon that was started anew has another process.
+    /// Adds processes: a restarted daemon has a new one.
     pub fn adopt(&mut self, roots: &[u32]) {
         self.family.adopt(roots);
     }
 
-    /// Takes a sample of every process, where it is time for one.
+    /// Samples every process, if it is time.
     pub fn sample(&mut self, at_s: f64) {
         if at_s - self.searched_s >= SEARCH_S {
             self.searched_s = at_s;
@@ -108,7 +108,7 @@ mod tests {
             .arg("600")
             .spawn()
             .unwrap();
-        // A new process has its name a moment after it has begun.
+        // A new process has its name shortly after its start.
         let name = format!("/proc/{}/cmdline", child.id());
         while std::fs::read(&name).unwrap().is_empty() {
             std::thread::sleep(std::time::Duration::from_millis(1));
@@ -126,7 +126,7 @@ mod tests {
         assert!(own.peak_bytes > 100_000 && child.peak_bytes > 10_000);
         assert_eq!(child.name, "sleep 600");
 
-        // A later run goes on with the same process, and does not forget the other one.
+        // A later run continues with the same process, and keeps the other one.
         let mut later = Memory::resume(memory.held.clone(), &[]);
         later.sample(0.6);
         assert_eq!(later.held.len(), memory.held.len());

@@ -1,4 +1,4 @@
-//! What processes cost: CPU time and memory, from /proc (proc(5)).
+//! CPU time and memory of processes, from /proc (proc(5)).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use procfs::process::{Process as Proc, all_processes};
 use serde::{Deserialize, Serialize};
 
-/// What one process cost during a measurement.
+/// The costs of one process during a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Process {
     /// Its process id.
@@ -17,15 +17,15 @@ pub struct Process {
     pub cpu_s: f64,
     /// The same as a share of the measurement's time: 200 is two cores.
     pub cpu_percent: f64,
-    /// The most memory that it held (resident), in bytes. Counted from the measurement's start where
-    /// the system lets us reset the count (clear_refs), else from the process's start.
+    /// Its peak of resident memory in bytes: since the measurement's start if the count can be reset (clear_refs),
+    /// else since the process's start.
     pub peak_memory_bytes: u64,
 }
 
-/// Between two looks for new descendants.
+/// The interval of searches for new descendants.
 const SEARCH: Duration = Duration::from_millis(500);
 
-/// The running account of this process, those named, and all that descend from them.
+/// The accounts of this process and the named ones, with all descendants.
 pub struct Accounts {
     family: Family,
     open: BTreeMap<u32, Account>,
@@ -34,17 +34,17 @@ pub struct Accounts {
 
 struct Account {
     name: String,
-    /// CPU ticks up to the last pause, since the measurement began.
+    /// CPU ticks of the measurement up to the last pause.
     ticks: u64,
-    /// The process's own count when the round began.
+    /// The process's total when the round began.
     base: u64,
-    /// The process's own count when last seen.
+    /// The process's total when last read.
     seen: u64,
     peak: u64,
 }
 
 impl Accounts {
-    /// Of this process and `roots`.
+    /// Opens accounts for this process and `roots`.
     pub fn open(roots: &[u32]) -> Self {
         let mut this = Self {
             family: Family::of(roots),
@@ -53,13 +53,13 @@ impl Accounts {
         };
         this.search();
         for pid in this.open.keys() {
-            // Not ours to reset, or no such file: then the peak is the process's own.
+            // If it cannot be reset, the peak is that of the whole process.
             let _ = std::fs::write(format!("/proc/{pid}/clear_refs"), "5");
         }
         this
     }
 
-    /// A round begins.
+    /// Starts a round.
     pub fn resume(&mut self) {
         self.searched = Duration::ZERO;
         self.search();
@@ -69,7 +69,7 @@ impl Accounts {
         }
     }
 
-    /// The round goes on, since `elapsed`.
+    /// Reads the accounts, `elapsed` after the start of the round.
     pub fn sample(&mut self, elapsed: Duration) {
         if elapsed.saturating_sub(self.searched) >= SEARCH {
             self.searched = elapsed;
@@ -78,7 +78,7 @@ impl Accounts {
         }
     }
 
-    /// The round has ended.
+    /// Ends the round.
     pub fn pause(&mut self) {
         self.look();
         for account in self.open.values_mut() {
@@ -87,7 +87,7 @@ impl Accounts {
         }
     }
 
-    /// The bill, this process first.
+    /// The results, this process first.
     pub fn close(self, elapsed: Duration) -> Vec<Process> {
         let second = procfs::ticks_per_second() as f64;
         let own = std::process::id();
@@ -113,7 +113,7 @@ impl Accounts {
         bill
     }
 
-    /// Opens an account for each process that is new in the family.
+    /// Opens an account for each new process.
     fn search(&mut self) {
         for pid in self.family.members() {
             self.open.entry(pid).or_insert_with(|| Account::new(pid));
@@ -122,11 +122,11 @@ impl Accounts {
 
     fn look(&mut self) {
         for (&pid, account) in &mut self.open {
-            // One that has ended keeps what was last seen of it.
+            // An ended process keeps its last values.
             let Some((ticks, peak)) = usage(pid) else {
                 continue;
             };
-            // Somebody else may have its number by now.
+            // The process id may have been reused.
             account.seen = account.seen.max(ticks);
             account.peak = account.peak.max(peak);
         }
@@ -134,7 +134,7 @@ impl Accounts {
 }
 
 impl Account {
-    /// `base` of 0: a process that appears during a round has done all its work in it.
+    /// `base` is 0 for a process that appears during a round: all its work belongs to the round.
     fn new(pid: u32) -> Self {
         Self {
             name: name(pid),
@@ -146,7 +146,7 @@ impl Account {
     }
 }
 
-/// This process, others, and all that descend from them.
+/// This process and others, with all descendants.
 pub struct Family {
     roots: Vec<u32>,
 }
@@ -161,7 +161,7 @@ impl Family {
         family
     }
 
-    /// These belong to it, too.
+    /// Adds processes.
     pub fn adopt(&mut self, roots: &[u32]) {
         for &pid in roots {
             if !self.roots.contains(&pid) {
@@ -170,7 +170,7 @@ impl Family {
         }
     }
 
-    /// All that run now.
+    /// All running processes.
     pub fn members(&self) -> Vec<u32> {
         let parents: BTreeMap<u32, u32> = all_processes()
             .into_iter()
@@ -188,11 +188,11 @@ impl Family {
     }
 }
 
-/// When a process started, in clock ticks after boot, and its resident memory in bytes.
+/// The start of a process, in clock ticks after boot, and its resident memory in bytes.
 pub fn resident(pid: u32) -> Option<(u64, u64)> {
     let stat = Proc::new(pid.cast_signed()).ok()?.stat().ok()?;
     let pages = stat.rss;
-    // One that has ended and is not waited for yet holds nothing.
+    // A zombie has no memory.
     (pages > 0).then(|| (stat.starttime, pages * procfs::page_size()))
 }
 
@@ -200,7 +200,7 @@ pub fn resident(pid: u32) -> Option<(u64, u64)> {
 fn usage(pid: u32) -> Option<(u64, u64)> {
     let process = Proc::new(pid.cast_signed()).ok()?;
     let stat = process.stat().ok()?;
-    // A process that ends has no memory left to ask for.
+    // A process that ends has no memory to report.
     let peak = process
         .status()
         .ok()

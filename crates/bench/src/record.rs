@@ -1,4 +1,4 @@
-//! What a long measurement found so far, in a file that a crash leaves whole.
+//! Results of a long measurement in a file that survives a crash.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-/// Replaces the file in one step: a crash leaves the old or the new one.
+/// Replaces the file atomically: after a crash it is the old or the new one.
 pub fn replace(path: &Path, value: &impl Serialize) -> std::io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");

@@ -1,6 +1,5 @@
-//! Published figures of the systems that hsmux replaces, to stand beside a measurement.
-//!
-//! They were measured by others, on other hardware: they show what people had, not who is faster.
+//! Published figures of the systems that hsmux replaces, beside a measurement.
+//! They come from other hardware: they show previous performance, not a ranking.
 
 mod tls;
 
@@ -19,11 +18,11 @@ pub struct SigningRow {
     pub hsms: u32,
     /// Threads that signed.
     pub concurrency: u32,
-    /// Signatures.
+    /// Number of signatures.
     pub count: u32,
-    /// Longest, in milliseconds.
+    /// Maximum, in milliseconds.
     pub max_ms: f64,
-    /// Shortest, in milliseconds.
+    /// Minimum, in milliseconds.
     pub min_ms: f64,
     /// Mean, in milliseconds.
     pub mean_ms: f64,
@@ -33,9 +32,9 @@ pub struct SigningRow {
     pub client_cpu_percent: f64,
     /// Memory of the client, in MB.
     pub client_memory_mb: f64,
-    /// CPU of the vendor's daemon, where there was one.
+    /// CPU of the vendor's daemon, if there was one.
     pub daemon_cpu_percent: Option<f64>,
-    /// Memory of the vendor's daemon, where there was one, in MB.
+    /// Memory of the vendor's daemon, if there was one, in MB.
     pub daemon_memory_mb: Option<f64>,
 }
 
@@ -56,23 +55,23 @@ pub struct ScalingRow {
     pub key: String,
     /// SmartCard-HSMs.
     pub hsms: u32,
-    /// Signatures.
+    /// Number of signatures.
     pub signatures: u32,
     /// Of the whole run, in seconds.
     pub duration_s: f64,
     /// Signatures per second over the whole run, as published.
     pub per_second: f64,
-    /// What is wrong with the row, where its own figures contradict each other.
+    /// The error in the row, if its figures contradict each other.
     pub remark: Option<String>,
 }
 
 impl ScalingRow {
-    /// What signatures and duration give as a rate; the published one is rounded, and may be wrong.
+    /// The rate from signatures and duration; the published one is rounded, and may be wrong.
     pub fn computed_per_second(&self) -> f64 {
         f64::from(self.signatures) / self.duration_s
     }
 
-    /// Published rates are rounded to one decimal, durations to a second: more than that is an error.
+    /// Published rates are rounded to one decimal, durations to a second; a greater difference is an error.
     fn remarked(mut self) -> Self {
         let computed = self.computed_per_second();
         if (self.per_second / computed - 1.0).abs() > 0.05 {
@@ -85,15 +84,13 @@ impl ScalingRow {
     }
 }
 
-/// A published run of a threaded HTTP service over SoftHSM: AES-256-CBC by one key, 16 clients, half
-/// enciphering and half deciphering, while keys were added and removed between the runs.
-///
-/// Source: `crates/bench/reference/softhsm-key-churn.csv`.
+/// A published run of a threaded HTTP service over SoftHSM: AES-256-CBC with one key, 16 clients, half encryption and
+/// half decryption, with key changes between runs. Source: `crates/bench/reference/softhsm-key-churn.csv`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChurnRow {
-    /// From 1.
+    /// Its number, from 1.
     pub run: u32,
-    /// Keys in the token, with the one in use.
+    /// Keys in the token, including the one in use.
     pub keys: usize,
     /// Whether the service was restarted before the run.
     pub restarted: bool,
@@ -101,14 +98,14 @@ pub struct ChurnRow {
     pub per_second: f64,
 }
 
-/// The published rows of a kind of key (`rsa-2048`) that make a curve: one for each number of HSMs,
-/// rising, without those that contradict themselves.
+/// The published rows of a kind of key (`rsa-2048`) for a curve: one for each number of HSMs,
+/// ascending, without contradictory ones.
 pub fn curve<'a>(rows: &'a [ScalingRow], kind: &str) -> Vec<&'a ScalingRow> {
     let mut curve: Vec<&ScalingRow> = rows
         .iter()
         .filter(|row| row.key == kind && row.remark.is_none())
         .collect();
-    // The burn-in repeats the run with as many HSMs.
+    // The burn-in repeats the run with the same number of HSMs.
     curve.sort_by_key(|row| (row.hsms, row.signatures));
     curve.dedup_by_key(|row| row.hsms);
     curve
@@ -164,7 +161,7 @@ pub fn scaling() -> Vec<ScalingRow> {
     })
 }
 
-/// The rows below the heading; the tables have no quoted cells.
+/// The rows below the heading. The tables have no quoted cells.
 fn rows<T, const N: usize>(table: &str, row: impl Fn([&str; N]) -> Option<T>) -> Vec<T> {
     let cells = |line: &str| -> Option<T> {
         let cells: Vec<&str> = line.split(',').collect();
@@ -193,7 +190,7 @@ mod tests {
         assert_eq!((churn[6].keys, churn[6].per_second), (52, 3505.33));
     }
 
-    /// 500,000 signatures in 12,185 s are 41.0 per second; printed is 32.8.
+    /// 500,000 signatures in 12,185 s are 41.0 per second; the table has 32.8.
     #[test]
     fn the_row_that_contradicts_itself_is_marked_and_not_in_the_curve() {
         let rows = scaling();

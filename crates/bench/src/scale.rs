@@ -1,4 +1,4 @@
-//! Throughput against the number of members: what a second, fourth, eighth token adds.
+//! Throughput by the number of members.
 
 mod page;
 mod text;
@@ -8,72 +8,71 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Head, Measurement, ScalingRow, reference};
 
-/// What is measured.
+/// Options of the measurement.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// For people: `pool web, EC P-256, 16 callers`.
+    /// The title: `pool web, EC P-256, 16 callers`.
     pub title: String,
-    /// Numbers of members, in the order of measuring; the least one is what the others are held against.
+    /// Numbers of members, in the order of measurements. The least one is the base of comparison.
     pub members: Vec<usize>,
-    /// The published kind of key that the curve is held against; see [`crate::Key::published_kind`].
+    /// The published kind of key for comparison; see [`crate::Key::published_kind`].
     pub published: Option<&'static str>,
 }
 
-/// What the measurement found. Its JSON is described by `docs/bench-schema.json`.
+/// The result. Its JSON is described by `docs/bench-schema.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Command, time and machine.
     #[serde(flatten)]
     pub head: Head,
-    /// For people.
+    /// The title.
     pub title: String,
-    /// The published kind of key that is like the measured one, where there is one.
+    /// The published kind of key like the measured one, if any.
     pub published: Option<String>,
-    /// By the number of members.
+    /// The steps by the number of members.
     pub steps: Vec<Step>,
-    /// What happened meanwhile; whoever made it happen adds it.
+    /// Events during the measurement; their cause adds them.
     pub events: Vec<Event>,
     /// Published figures of a cluster of SmartCard-HSMs.
     pub reference: Vec<ScalingRow>,
 }
 
 impl Report {
-    /// The number of members with which it was ended before its time, if it was.
+    /// The number of members of the interrupted step, if any.
     pub fn interrupted_with(&self) -> Option<usize> {
         let interrupted = |step: &&Step| step.measurement.interrupted;
         Some(self.steps.iter().find(interrupted)?.members)
     }
 }
 
-/// The measurement with so many members.
+/// The measurement with one number of members.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Step {
-    /// Members that served.
+    /// Number of members.
     pub members: usize,
-    /// Rate over that of one member, by the step with the fewest.
+    /// The rate relative to that of one member, computed from the step with the fewest.
     pub speed_up: f64,
-    /// `speed_up` for each member: 1 is linear.
+    /// `speed_up` per member: 1 is linear.
     pub efficiency: f64,
-    /// The published rate with as many SmartCard-HSMs, where there is one for this kind of key.
+    /// The published rate with the same number of SmartCard-HSMs, if any for this kind of key.
     pub published_per_second: Option<f64>,
-    /// What was measured.
+    /// The measurement.
     pub measurement: Measurement,
 }
 
-/// Something that happened during a step.
+/// An event during a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// The step, by its number of members.
     pub members: usize,
-    /// Since its measurement began.
+    /// Seconds since the start of its measurement.
     pub at_s: f64,
-    /// For people: `a worker of hsm2 is killed`.
+    /// Its description: `a worker of hsm2 is killed`.
     pub what: String,
 }
 
-/// Measures step by step. `load` lets so many members serve, and measures.
-///
-/// An interrupted step is the last one, and is kept.
+/// Measures step by step. `load` enables the number of members, and measures. An interrupted step is the last, and
+/// kept.
 pub fn run(
     options: &Options,
     load: &mut dyn FnMut(usize) -> Result<Measurement>,

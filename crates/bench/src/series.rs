@@ -1,14 +1,14 @@
-//! A quantity over time, in points of which there are never many.
+//! A quantity over time, with a limited number of points.
 
 use serde::{Deserialize, Serialize};
 
-/// With more points than that, every second one is forgotten.
+/// With more points, every second one is dropped.
 const MOST: usize = 512;
 
-/// Points of time in seconds, and value. A series of days is as long as one of minutes, only coarser.
+/// Points of time in seconds, and value. A longer series is coarser, not larger.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// Seconds between two points, at least.
+    /// Minimum seconds between two points.
     every_s: f64,
     points: Vec<(f64, f64)>,
 }
@@ -23,15 +23,15 @@ impl Default for Series {
 }
 
 impl Series {
-    /// Whether it is time for another point.
+    /// Whether another point is due.
     pub fn wants(&self, at_s: f64) -> bool {
         self.points
             .last()
-            // A clock that ticks every 0.1 s is not always on time.
+            // A timer of 0.1 s is not exact.
             .is_none_or(|last| at_s - last.0 >= 0.9 * self.every_s)
     }
 
-    /// Takes a point, if it is time for one.
+    /// Adds a point, if it is due.
     pub fn push(&mut self, at_s: f64, value: f64) {
         if !self.wants(at_s) {
             return;
@@ -48,7 +48,7 @@ impl Series {
         }
     }
 
-    /// In the order of time.
+    /// The points in the order of time.
     pub fn points(&self) -> &[(f64, f64)] {
         &self.points
     }
@@ -62,8 +62,8 @@ impl Series {
     }
 }
 
-/// Makes room for so many points, once, in memory that is written to: an instrument that grew point by
-/// point would see itself in the memory that it measures. `filler` is not all zeroes, which costs no memory.
+/// Reserves room once, in memory that is written to: a growing instrument would measure itself.
+/// `filler` is not all zeroes, since zero pages take no memory.
 pub fn with_room<T: Copy>(points: &mut Vec<T>, count: usize, filler: T) {
     if points.capacity() >= count {
         return;

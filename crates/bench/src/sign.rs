@@ -1,4 +1,4 @@
-//! The signing evaluation: one key, so many callers, so many signatures.
+//! The signing evaluation: one key, a number of callers and signatures.
 
 mod text;
 
@@ -13,34 +13,34 @@ use crate::engine::{self, Control, Load, Plan, Until};
 use crate::target::{self, About};
 use crate::{Head, Key, Measurement, SigningRow, reference};
 
-/// What is signed, by whom, how often.
+/// Options of the evaluation.
 pub struct Options {
     /// The pool, the daemon, or one token of a vendor's module.
     pub token: Arc<dyn Token>,
-    /// What the report calls it: `pool web`, `direct /usr/lib/softhsm/libsofthsm2.so`.
+    /// The name in the report: `pool web`, `direct /usr/lib/softhsm/libsofthsm2.so`.
     pub name: String,
-    /// With which key.
+    /// The key.
     pub key: Key,
-    /// How, if not as usual for the key.
+    /// The mechanism, if not the usual one of the key.
     pub mechanism: Option<Mechanism>,
-    /// Bytes that each signature is over; 32 is a digest.
+    /// Length of the signed data in bytes; 32 is a digest.
     pub data_len: usize,
-    /// How the signatures are started.
+    /// The start of signatures.
     pub load: Load,
-    /// When to end.
+    /// The end of the measurement.
     pub until: Until,
-    /// The same load before, of which nothing counts.
+    /// The duration of the same load before the measurement.
     pub warm_up: Duration,
     /// Whether every signature is checked, after the measurement.
     pub verify: bool,
     /// How long one signature may take.
     pub deadline: Duration,
-    /// Other processes to account for, each with all that descend from it: the daemon.
+    /// Other processes to account for, with their descendants: the daemon.
     pub processes: Vec<u32>,
 }
 
 impl Options {
-    /// A closed loop with what is usual: 32 bytes, warm-up, every signature checked.
+    /// A closed loop with defaults: 32 bytes, warm-up, every signature checked.
     pub fn new(
         token: Arc<dyn Token>,
         name: impl Into<String>,
@@ -66,30 +66,29 @@ impl Options {
     }
 }
 
-/// What the evaluation found. Its JSON is described by `docs/bench-schema.json`.
+/// The result. Its JSON is described by `docs/bench-schema.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Command, time and machine.
     #[serde(flatten)]
     pub head: Head,
-    /// What was asked.
+    /// The pool or token.
     pub target: String,
-    /// With which key.
+    /// The key.
     pub key: About,
     /// `CKM_ECDSA`.
     pub mechanism: String,
-    /// Bytes that each signature was over.
+    /// Length of the signed data in bytes.
     pub data_len: usize,
     /// Whether every signature was checked.
     pub verify: bool,
-    /// What was measured.
+    /// The measurement.
     pub measurement: Measurement,
-    /// Published figures of an evaluation of the same kind: of keys on P-256, and of no others.
+    /// Published figures of the same kind, for keys on P-256 only.
     pub reference: Vec<SigningRow>,
 }
 
-/// Measures. Errors of single signatures are in the report; an error here means that nothing could
-/// be measured.
+/// Measures. Errors of single signatures are in the report; an error here means that nothing could be measured.
 pub fn run(options: &Options, control: Control<'_>) -> Result<Report> {
     let mechanism = options.mechanism.as_ref().unwrap_or(&options.key.mechanism);
     target::fits(&options.key, mechanism)?;
@@ -110,7 +109,7 @@ pub fn run(options: &Options, control: Control<'_>) -> Result<Report> {
     })
 }
 
-/// Only the measurement, for those who compare.
+/// Only the measurement, for comparisons.
 pub fn measure(
     options: &Options,
     mechanism: &Mechanism,
@@ -132,8 +131,7 @@ pub fn measure(
     Ok(engine::measure(&plan, control, &run, check))
 }
 
-/// The prepared operations: each worker signs data of its own, so that an answer that belongs to
-/// another caller is found out.
+/// The prepared operations: each worker signs different data, to detect mixed-up answers.
 struct Work<'a> {
     options: &'a Options,
     mechanism: &'a Mechanism,

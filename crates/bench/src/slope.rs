@@ -1,34 +1,30 @@
-//! Whether a quantity grows: a line through its points, and how sure that is.
+//! The growth of a quantity: a line through its points, and its uncertainty.
 
 use serde::{Deserialize, Serialize};
 
-/// The slope of a line of least squares, for each hour.
+/// The slope of a least-squares line, per hour.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slope {
-    /// Growth, by the line.
+    /// Growth.
     pub per_hour: f64,
-    /// Half of the interval that holds the true slope with 95 %.
+    /// Half of the interval that contains the true slope with 95 %.
     pub uncertainty: f64,
-    /// Whether the slope does not differ from 0: the interval holds it.
+    /// Whether the interval contains 0.
     pub zero: bool,
 }
 
-/// Shorter series say nothing about an hour.
+/// Shorter series do not permit a statement about an hour.
 pub const SHORTEST_S: f64 = 60.0;
 
-/// What a program does in the first tenth, it does once: buffers, connections, caches.
+/// The first tenth is excluded: buffers, connections and caches grow once.
 const SETTLING: f64 = 0.1;
 
 const POINTS: usize = 10;
 
 impl Slope {
-    /// Through points of seconds and value, without the first tenth of their time; `None` for less
-    /// than a minute, or fewer than ten points.
-    ///
-    /// Memory moves in steps that stay, so neighbouring points do not err independently, and the
-    /// textbook's uncertainty would be far too small. It is computed with the number of independent
-    /// points that the correlation of neighbouring residuals leaves (Santer et al., "Statistical
-    /// significance of trends", J. Geophys. Res. 105, 2000, section 4).
+    /// A line through points of seconds and value, without the first tenth; `None` below a minute or ten points.
+    /// Neighbouring points are correlated, so the uncertainty uses the effective number of points (Santer et al.,
+    /// "Statistical significance of trends", J. Geophys. Res. 105, 2000, section 4).
     pub fn of(points: &[(f64, f64)]) -> Option<Self> {
         let (first, last) = (points.first()?.0, points.last()?.0);
         if last - first < SHORTEST_S {
@@ -87,13 +83,13 @@ fn student(freedom: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Points of an hour, one each 10 s.
+    /// Points of an hour, one every 10 s.
     fn hour(value: impl Fn(f64) -> f64) -> Vec<(f64, f64)> {
         let at = |tick: u32| f64::from(tick) * 10.0;
         (0..360).map(at).map(|at| (at, value(at))).collect()
     }
 
-    /// Noise without a generator: the digits of a product.
+    /// Deterministic noise: the digits of a product.
     fn noise(at: f64) -> f64 {
         (at * 0.618_034).fract() - 0.5
     }

@@ -1,4 +1,4 @@
-//! The key that a benchmark signs with, and how.
+//! The key and mechanism of a benchmark.
 
 use std::fmt;
 
@@ -13,17 +13,17 @@ use serde::{Deserialize, Serialize};
 /// A key that can sign.
 #[derive(Clone, Debug)]
 pub struct Key {
-    /// Which object.
+    /// Its object.
     pub id: ObjectId,
-    /// What it says of itself.
+    /// Its description.
     pub about: About,
-    /// What signatures are checked with; a secret key has none.
+    /// The public key for checks; a secret key has none.
     pub public: Option<PublicKey>,
-    /// The mechanism to use unless another is asked for.
+    /// The default mechanism.
     pub mechanism: Mechanism,
 }
 
-/// A key, for a report.
+/// The description of a key in a report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     /// CKA_LABEL.
@@ -32,7 +32,7 @@ pub struct About {
     pub id: String,
     /// `RSA`, `EC`, ...
     pub kind: String,
-    /// Size of the modulus or the field; 0 where it is not known.
+    /// Size of the modulus or field; 0 if unknown.
     pub bits: usize,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for About {
     }
 }
 
-/// The OID of P-256 in DER; what else has 256 bits is another curve.
+/// The OID of P-256 in DER; other curves with 256 bits exist.
 const PRIME256V1: &[u8] = &[0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
 
 /// The OID of brainpoolP256r1 in DER (RFC 5639, section 4.1).
@@ -57,7 +57,7 @@ const BRAINPOOL_P256R1: &[u8] = &[
 ];
 
 impl Key {
-    /// The one key that can sign and that `wanted` means; without it the one P-256 key.
+    /// The only signing key that `wanted` matches; without it the only P-256 key.
     pub fn find(token: &dyn Token, wanted: Option<&Uri>) -> Result<Self> {
         let objects = token.objects()?;
         let keys: Vec<Self> = objects
@@ -89,13 +89,13 @@ impl Key {
         })
     }
 
-    /// Whether it is a key on P-256. There are published signing rates of such keys.
+    /// Whether it is on P-256, for which published signing rates exist.
     pub fn is_p256(&self) -> bool {
         self.is_on(PRIME256V1)
     }
 
-    /// What the published figures call a key of this kind (`rsa-2048`, `ec-brainpoolP256r1`); `None`
-    /// where they have none like it.
+    /// The name of this kind of key in the published figures (`rsa-2048`, `ec-brainpoolP256r1`); `None` if they lack
+    /// it.
     pub fn published_kind(&self) -> Option<&'static str> {
         match self.public.as_ref()?.kind() {
             KeyKind::Rsa if self.about.bits == 2048 => Some("rsa-2048"),
@@ -125,7 +125,7 @@ fn about(attributes: &Attributes, kind: KeyKind, public: Option<&PublicKey>) -> 
     }
 }
 
-/// What a key of the kind usually signs with.
+/// The usual mechanism of the kind.
 const fn usual(kind: KeyKind) -> Option<u64> {
     Some(match kind {
         KeyKind::Rsa => ck::CKM_SHA256_RSA_PKCS,
@@ -137,8 +137,8 @@ const fn usual(kind: KeyKind) -> Option<u64> {
     })
 }
 
-/// A sign mechanism by name (`ecdsa`, `sha256-rsa-pkcs-pss`), with the parameter that is usual: for
-/// PSS the mechanism's own hash (SHA-256 where it has none) and a salt of its length.
+/// A sign mechanism by name (`ecdsa`, `sha256-rsa-pkcs-pss`), with its usual parameter: for PSS the mechanism's hash
+/// (SHA-256 if it has none) and a salt of that length.
 pub fn mechanism(name: &str) -> Result<Mechanism> {
     let entry = entry_by_name(name).filter(|entry| entry.uses.contains(hsmux_token::Uses::SIGN));
     let entry = entry.ok_or_else(|| {
@@ -163,7 +163,7 @@ pub fn mechanism(name: &str) -> Result<Mechanism> {
     })
 }
 
-/// Whether an answer is right: by the public key, or, for a MAC, by being always the same.
+/// Checks an answer by the public key. A MAC must always be the same.
 pub fn check(
     key: &Key,
     mechanism: &Mechanism,
@@ -179,7 +179,7 @@ pub fn check(
     }
 }
 
-/// Whether the mechanism is for keys of this kind.
+/// Checks that the mechanism is for keys of this kind.
 pub fn fits(key: &Key, mechanism: &Mechanism) -> Result<()> {
     let (Some(wanted), Some(usual)) = (entry(mechanism.kind), entry(key.mechanism.kind)) else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The rate as it went, in points of which there are never many.
+//! The rate over time, with a limited number of points.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 use crate::engine::Seen;
 use crate::series::with_room;
 
-/// A moment of the run.
+/// An interval of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// End of the interval, since the measurement began.
     pub at_s: f64,
-    /// Operations that succeeded in it, for each second.
+    /// Successful operations per second.
     pub per_second: f64,
-    /// Operations that failed in it.
+    /// Failed operations.
     pub failed: u64,
 }
 
-/// With more points than that, neighbours become one: a run of days is as long as one of minutes.
+/// With more points, neighbours are merged: a longer run is coarser, not larger.
 const MOST: usize = 4096;
 
 const UNWRITTEN: Point = Point {
@@ -30,7 +30,7 @@ const UNWRITTEN: Point = Point {
 /// The points so far.
 pub struct Timeline {
     points: Vec<Point>,
-    /// In seconds; the rate of a shorter interval is noise.
+    /// The minimum interval in seconds; the rate of a shorter one is noise.
     least: f64,
     last: Seen,
 }
@@ -46,10 +46,10 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// Takes a glance at a round that began after so much measured time.
+    /// Adds the state of a round that began after `before` of measured time.
     pub fn watch(&mut self, before: Duration, seen: Seen) {
         let took = seen.elapsed.saturating_sub(self.last.elapsed).as_secs_f64();
-        // The glance at the end of a round comes at any time.
+        // The report at the end of a round comes at any time.
         if took < self.least {
             return;
         }
@@ -65,7 +65,7 @@ impl Timeline {
         }
     }
 
-    /// A round has ended: the next one counts from 0.
+    /// Ends a round: the next one counts from 0.
     pub fn next_round(&mut self) {
         self.last = Seen::default();
     }
@@ -95,7 +95,7 @@ impl Timeline {
             begin = end;
         }
         self.points.truncate(count);
-        // A glance comes every 0.1 s: from now on every second one counts, then every fourth.
+        // Reports come every 0.1 s: from now on every second one counts, then every fourth.
         self.least = (self.least * 2.0).max(0.15);
     }
 }
@@ -118,7 +118,7 @@ mod tests {
         let points = timeline.points();
         assert!((1000..=MOST).contains(&points.len()), "{}", points.len());
         let failed: u64 = points.iter().map(|point| point.failed).sum();
-        // The last glances may wait for their interval to be long enough.
+        // The last reports may wait for their interval to be long enough.
         assert!((198..=200).contains(&failed), "{failed}");
         for point in points {
             assert!((point.per_second - 70.0).abs() < 1e-6, "{point:?}");

@@ -1,9 +1,5 @@
-//! A web server over TLS, asked by users as siege has them: each hit is a connection of its own.
-//!
-//! A user asks for a page, thinks for a random time, and asks again. Users are futures, so that ten
-//! thousand of them take one thread and some hundred megabytes. Beside siege's twelve [`Figures`] the
-//! report has what siege does not tell: handshakes apart from whole hits, full and resumed ones apart from
-//! each other, all percentiles, and what the server's processes cost.
+//! Load on a web server over TLS, with users like those of siege: each hit has its own connection.
+//! Users are futures, so that ten thousand take one thread.
 
 mod dial;
 mod exchange;
@@ -32,59 +28,58 @@ use site::Site;
 pub use terms::{Offer, Seen, Trust, Version};
 use user::Visit;
 
-/// Who asks for what, how often.
+/// Options of the load.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// `https://www.example.org/page.html`.
     pub url: String,
-    /// Users at the same time; with a rate: connections at the same time, at most.
+    /// Concurrent users; with a rate: the maximum number of concurrent connections.
     pub users: usize,
-    /// When a user asks again.
+    /// The pace of a user's requests.
     pub pace: Pace,
-    /// When to end.
+    /// The end of the measurement.
     pub extent: Extent,
-    /// Whether a page's images, scripts and style sheets are asked for as well, and redirections
-    /// followed, all on the same site.
+    /// Requests a page's images, scripts and style sheets as well, and follows redirections, on the same site.
     pub follow: bool,
     /// The share of connections that offer an earlier session, from 0 to 1.
     pub resume: f64,
-    /// What the handshake offers.
+    /// The parameters that the handshake offers.
     pub offer: Offer,
-    /// Whose certificates are trusted.
+    /// The trusted certificates.
     pub trust: Trust,
-    /// The server's name in the handshake (SNI) and in its certificate, where it is not the URL's.
+    /// The server's name in the handshake (SNI) and certificate, if it is not the URL's.
     pub name: Option<String>,
-    /// `HOST` or `HOST:PORT` to connect to, where it is not the URL's.
+    /// The `HOST` or `HOST:PORT` to connect to, if it is not the URL's.
     pub connect: Option<String>,
-    /// How long one hit may take.
+    /// The deadline of a hit.
     pub timeout: Duration,
-    /// The same load before, of which nothing counts.
+    /// The duration of the same load before the measurement.
     pub warm_up: Duration,
-    /// Processes to account for, each with all that descend from it: the server, where it runs here.
+    /// Processes to account for, with their descendants: the server, if it is local.
     pub processes: Vec<u32>,
 }
 
-/// When a user asks again.
+/// The pace of a user's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pace {
-    /// After a random time up to so many seconds (siege's delay). 0 is a burst (siege's benchmark mode).
+    /// After a random time up to this number of seconds (siege's delay). 0 is a burst (siege's benchmark mode).
     ThinkS(f64),
-    /// Hits start so many times a second over all users, whatever becomes of the earlier ones.
+    /// Hits per second of all users, independent of earlier ones.
     PerSecond(f64),
 }
 
-/// When a measurement ends.
+/// The end of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// After so long; hits under way are given up and counted apart, as siege does.
+    /// After this time; unfinished hits are dropped and counted separately, as in siege.
     Time(Duration),
-    /// After so many hits of each user.
+    /// After this number of hits of each user.
     Hits(u64),
 }
 
 impl Options {
-    /// What is usual: 25 users for 30 seconds who think for a second at most.
+    /// Defaults: 25 users for 30 seconds, with at most one second of thinking time.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -144,39 +139,39 @@ impl Options {
     }
 }
 
-/// Open files of this process beside its connections.
+/// Open files of this process besides its connections.
 const SPARE_FILES: u64 = 40;
 
-/// What was found. Its JSON is described by `docs/bench-schema.json`.
+/// The result. Its JSON is described by `docs/bench-schema.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Command, time and machine.
     #[serde(flatten)]
     pub head: Head,
-    /// What was asked for.
+    /// The page.
     pub url: String,
-    /// Users at the same time.
+    /// Concurrent users.
     pub users: usize,
-    /// When a user asked again.
+    /// The pace of a user's requests.
     pub pace: Pace,
-    /// Whether a page's resources were asked for as well.
+    /// Whether a page's resources were requested as well.
     pub follow: bool,
     /// The share of connections that offered an earlier session.
     pub resume: f64,
-    /// What the first handshake came to.
+    /// The parameters of the first handshake.
     pub tls: Seen,
-    /// Siege's twelve figures, of requests: a page and each of its resources.
+    /// Siege's twelve figures, for requests: a page and each of its resources.
     pub figures: Figures,
-    /// Requests that were under way when the time was over: in no other figure.
+    /// Unfinished requests at the end, which no other figure includes.
     pub unfinished: u64,
-    /// Handshakes, and what took how long.
+    /// Handshakes and durations.
     pub times: Times,
-    /// What the engine measured: an operation is a page, with its resources if they were asked for.
+    /// The engine's measurement: an operation is a page, with its resources if they were requested.
     pub measurement: Measurement,
 }
 
-/// Measures. Errors of single hits are in the report; an error here means that nothing could be
-/// measured: nobody there, or a certificate that is not trusted.
+/// Measures. Errors of single hits are in the report; an error here means that nothing could be measured:
+/// the server is down, or its certificate is not trusted.
 pub fn run(options: &Options, control: Control<'_>) -> Result<Report> {
     let (site, dialer) = open(options)?;
     let tls = dialer.probe(&site, options.timeout)?;
@@ -210,7 +205,7 @@ pub fn run(options: &Options, control: Control<'_>) -> Result<Report> {
     })
 }
 
-/// Whether the page is there, and its server is one that is trusted.
+/// Checks that the page exists, and that its server is trusted.
 pub(crate) fn answers(options: &Options) -> Result<Seen> {
     let (site, dialer) = open(options)?;
     dialer.probe(&site, options.timeout)

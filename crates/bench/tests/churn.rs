@@ -41,19 +41,19 @@ impl Keyring for Counted {
     }
 }
 
-/// What the part answers to these lines, and how many keys there are then.
+/// The part's answers to these lines, and the number of keys after that.
 fn told(lines: &str) -> (String, usize) {
     let count = Arc::new(AtomicUsize::new(0));
     let part = Part::Keys(Box::new(Counted(Arc::clone(&count))));
     let mut said = Vec::new();
-    // What it is not told to do ends it.
+    // An unknown command ends it.
     let _ = part.serve(BufReader::new(lines.as_bytes()), &mut said);
     (String::from_utf8(said).unwrap(), count.load(Relaxed))
 }
 
 #[test]
 fn a_part_changes_keys_as_it_is_told() {
-    // The key in use is made first.
+    // The key in use is created first.
     assert_eq!(told(""), ("{\"Ok\":null}\n".into(), 1));
     assert_eq!(told("keys 51\n").1, 52);
     assert_eq!(told("keys 51\nkeys 3\n").1, 4);
@@ -63,7 +63,7 @@ fn a_part_changes_keys_as_it_is_told() {
     assert_eq!(told("load 1 16\nkeys 7\n").1, 1);
 }
 
-/// A report as one is read back.
+/// A report that survives a round trip.
 fn report() -> Report {
     let found = |ratio: f64, failed: u64| {
         serde_json::json!({

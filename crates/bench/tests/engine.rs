@@ -1,4 +1,4 @@
-//! What the engine counts, and what it does not.
+//! The engine's counts.
 
 mod common;
 
@@ -128,7 +128,7 @@ fn the_open_loop_counts_from_the_intended_start() {
         closed_us.p90 < 50_000.0 && closed_us.max >= 300_000.0,
         "{closed_us:?}"
     );
-    // Of 100 operations in 500 ms, those of the first 300 ms waited: the 30th for half the stall.
+    // 100 operations start in 500 ms. Those of the first 300 ms wait; the 30th waits half the stall.
     assert!(
         open_us.p50 > 10_000.0 && open_us.p90 > 200_000.0,
         "{open_us:?}"
@@ -205,7 +205,7 @@ fn warm_up_and_progress_are_told_and_not_counted() {
     assert!(!found.timeline.is_empty());
 }
 
-/// More answers than the memory of a round: they are all checked, in several rounds.
+/// More answers than the memory of a round: all are checked, in several rounds.
 #[test]
 fn a_long_run_is_checked_in_rounds() {
     let answer = Bytes::from(vec![1; 1 << 20]);
@@ -262,7 +262,7 @@ fn a_process_that_works_is_on_the_bill_with_its_children() {
     );
 }
 
-/// Thinks, works a few times, and has nothing left; or never ends.
+/// A caller that thinks and has a limited number of operations, or never ends.
 struct Person<'a> {
     thought: Duration,
     left: u64,
@@ -311,7 +311,7 @@ fn callers_think_outside_the_latencies_and_end_when_they_have_done_enough() {
     let plan = closed(50, 1_000_000);
     let found = engine::measure_waiting(&plan, quiet(), &person, Ending::Finish);
     assert_eq!((found.ops, calls.into_inner()), (150, 150));
-    // The first thought may begin a moment before the clock does.
+    // The first thinking time may begin just before the clock.
     assert!(found.elapsed_s >= 0.8, "{}", found.elapsed_s);
     let latency = found.latency_us.unwrap();
     assert!(latency.min < 300_000.0, "{latency:?}");

@@ -1,4 +1,4 @@
-//! A service of the Transit dialect in this process, asked as any other.
+//! Load on a service with the Transit API in this process.
 
 mod common;
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 /// Answers a path and a body with a status and a body.
 type Answer = fn(usize, &str, &Value) -> (u16, Value);
 
-/// A server of one thread for each connection; it ends with the test's process.
+/// A server with a thread for each connection; it ends with the test's process.
 struct Server {
     url: String,
     connections: Arc<AtomicUsize>,
@@ -28,7 +28,7 @@ impl Server {
         Self::on("http", |stream| stream, answer)
     }
 
-    /// `way` makes of a connection what the requests travel in.
+    /// `way` wraps a connection, for example in TLS.
     fn on<S: Read + Write>(
         scheme: &str,
         way: impl Fn(TcpStream) -> S + Send + Sync + 'static,
@@ -49,7 +49,7 @@ impl Server {
         Self { url, connections }
     }
 
-    /// So many requests of four clients.
+    /// Options for this number of requests by four clients.
     fn ask(&self, count: u64) -> Options {
         Options {
             load: Load::Closed { workers: 4 },
@@ -60,7 +60,7 @@ impl Server {
     }
 }
 
-/// Until the client closes the connection, or has said that this request is the last.
+/// Serves until the client closes the connection, or announces the last request.
 fn serve(stream: impl Read + Write, asked: &AtomicUsize, answer: Answer) -> Option<()> {
     let mut reader = BufReader::new(stream);
     loop {
@@ -89,7 +89,7 @@ fn serve(stream: impl Read + Write, asked: &AtomicUsize, answer: Answer) -> Opti
     }
 }
 
-/// Enciphers by saying the same again.
+/// "Encrypts" by returning the input.
 fn transit(_: usize, path: &str, body: &Value) -> (u16, Value) {
     let one = |item: &Value| match path {
         "/v1/transit/encrypt/orders" => {
@@ -114,7 +114,7 @@ fn requests_are_counted_on_connections_that_are_kept() {
     let report = http::run(&server.ask(400), quiet()).unwrap();
     let found = &report.measurement;
     assert_eq!((found.ops, found.failed), (400, 0), "{:?}", found.faults);
-    // One more has asked for what is deciphered.
+    // One more connection has prepared the ciphertexts.
     assert_eq!(server.connections.load(Relaxed), 5);
     let json = keeps_schema(&report);
     let back: http::Report = serde_json::from_value(json).unwrap();
@@ -170,7 +170,7 @@ fn items_of_a_batch_are_counted_each() {
     assert!((ratio - 7.0).abs() < 1e-6, "{ratio}");
 }
 
-/// The service answers ten requests, and then no more.
+/// The service answers ten requests, and then fails.
 fn sealed_later(number: usize, path: &str, body: &Value) -> (u16, Value) {
     match number {
         0..20 => transit(number, path, body),
@@ -198,7 +198,7 @@ fn errors_are_counted_by_their_status() {
     keeps_schema(&report);
 }
 
-/// Deciphers to what another client has enciphered.
+/// Decrypts to another client's text.
 fn mixed_up(number: usize, path: &str, body: &Value) -> (u16, Value) {
     match number {
         0..20 => transit(number, path, body),

@@ -1,4 +1,4 @@
-//! A table of measurements, with `openssl s_server` as what is measured.
+//! A table of measurements, with `openssl s_server` as the system under test.
 
 mod common;
 
@@ -15,7 +15,7 @@ use common::{certificate, fits_80_columns, keeps_schema, quiet};
 use hsmux_bench::Control;
 use hsmux_bench::matrix::{self, Options, Plan, Report};
 
-/// Two kinds of key on 0 and 1 tokens, two loads each; `start` is what they have in common.
+/// Two kinds of key on 0 and 1 tokens, two loads each; `start` is their common command.
 fn table(folder: &Path, start: &str) -> Options {
     let (pem, key) = certificate(folder);
     let port = TcpListener::bind("127.0.0.1:0")
@@ -47,7 +47,7 @@ const SERVER: &str = "echo $HSMUX_KEY $HSMUX_HSMS $HSMUX_MODULE $HSMUX_PAGE >> s
     echo $$ > pid
     exec openssl s_server -accept PORT -cert PEM -key SECRET -www -quiet";
 
-/// The report, and how many runs it took.
+/// The report, and the number of runs.
 fn run(options: &Options) -> (Report, usize) {
     let runs = Count::new(0);
     let report = matrix::run(options, quiet(), &|_| runs.set(runs.get() + 1)).unwrap();
@@ -70,14 +70,14 @@ fn cells_are_measured_once_and_stand_beside_what_was_published() {
         assert!(row.runs.iter().all(|run| run.figures.rate_per_s <= best));
         assert!(row.figures().unwrap().transactions > 0, "{report}");
         assert_eq!(row.runs[0].tls.group.as_deref(), Some("X25519"));
-        // What was started is on the bill beside this process.
+        // The started process has an account beside this process.
         assert!(
             row.runs[0].processes.len() > 1,
             "{:?}",
             row.runs[0].processes
         );
     }
-    // Two users in a burst were not published; five who think were.
+    // Two users in a burst were not published, unlike five with thinking time.
     let published: Vec<_> = report
         .rows
         .iter()
@@ -90,7 +90,7 @@ fn cells_are_measured_once_and_stand_beside_what_was_published() {
         ("sc-hsm-embedded", 1, 5)
     );
     assert!(report.rows[1].ratio().is_some());
-    // One system for the loads of a cell, another one for another number of tokens.
+    // One system for the loads of a cell, another for another number of tokens.
     let started = fs::read_to_string(folder.path().join("started")).unwrap();
     let expected = [1, 2].map(|hsms| format!("ec-prime256v1 {hsms} sc-hsm-embedded static\n"));
     assert_eq!(started, expected.concat());
@@ -109,7 +109,7 @@ fn cells_are_measured_once_and_stand_beside_what_was_published() {
     for (again, rate) in rates(&again).into_iter().zip(rates(&report)) {
         assert!((again - rate).abs() < 1e-6, "{again} {rate}");
     }
-    // What was started last has ended.
+    // The last started system has ended.
     let pid = fs::read_to_string(folder.path().join("pid")).unwrap();
     let line = fs::read_to_string(format!("/proc/{}/cmdline", pid.trim()));
     let still = line.is_ok_and(|line| line.contains(&folder.path().display().to_string()));
@@ -136,7 +136,7 @@ fn an_interrupted_table_goes_on_where_it_was() {
     keeps_schema(&report);
     let (report, runs) = run(&options);
     assert_eq!((runs, report.left), (5, 0), "{report}");
-    // A cell that is another one now is measured; the others are not.
+    // Only the changed cell is measured.
     options.plan.cells[3].users = 3;
     assert_eq!(run(&options).1, 2);
     options.restart = true;
@@ -172,7 +172,7 @@ fn what_does_not_start_is_named_and_tried_again() {
     assert_eq!((runs, report.left), (4, 0), "{report}");
 }
 
-/// As after a run that was killed.
+/// The situation after a killed run.
 #[test]
 fn what_answers_already_is_not_measured_in_place_of_what_is_started() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The commands' reports: figures, tables, JSON by its schema, and the page.
+//! The commands' reports: figures, tables, JSON by the schema, and the page.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn options(signer: Signer, concurrency: usize, count: u64) -> sign::Options {
     options
 }
 
-/// A real measurement with another rate and median, so that what is computed from them is known.
+/// A real measurement with replaced rate and median, so that computed values are known.
 fn measured(per_second: f64, p50: f64) -> Measurement {
     let options = options(Signer::new(), 1, 20);
     let found = sign::run(&options, quiet()).unwrap().measurement;
@@ -33,7 +33,7 @@ fn measured(per_second: f64, p50: f64) -> Measurement {
     Measurement {
         per_second,
         elapsed_s: 1.0,
-        // The measuring one, and a server that takes as long as it seems to.
+        // The measuring process, and a server with CPU time equal to its latency.
         processes: vec![process(1e3), process(p50)],
         latency_us: Some(Latency { p50, ..latency }),
         ..found
@@ -181,7 +181,7 @@ fn scaling_has_efficiency_and_a_page_of_its_own() {
     for outside in ["src=", "href=", "url(", "@import", "<script"] {
         assert!(!page.contains(outside), "{outside}");
     }
-    // The SVG namespace is a name, not an address that is fetched.
+    // The SVG namespace is a name that nothing fetches.
     assert!(page.matches("http").count() == page.matches("http://www.w3.org/2000/svg").count());
     assert!(!page.contains("#0102"), "a colour without a role");
     if let Some(path) = std::env::var_os("HSMUX_KEEP_PAGE") {
@@ -243,7 +243,7 @@ fn variants_take_turns_and_are_judged_by_their_ratio() {
         let order = &order;
         Variant::new(name, move || {
             order.borrow_mut().push(name);
-            // The machine gets slower by the round: ratios do not.
+            // The machine slows down with each round; ratios do not.
             let drift = order.borrow().len() as f64 / 2.0;
             Ok(measured(per_second / drift.ceil(), p50))
         })

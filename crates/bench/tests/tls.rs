@@ -1,4 +1,4 @@
-//! A small web server over TLS in this process, asked by users.
+//! Load on a small web server over TLS in this process.
 
 mod common;
 
@@ -14,8 +14,8 @@ use hsmux_bench::tls::{self, Extent, Options, Pace, Trust};
 use hsmux_bench::{Control, Progress};
 use rustls::{ServerConnection, StreamOwned};
 
-/// A thread for each connection; it ends with the test's process. `stalls` answers no request but the
-/// first, which is the one that looks what the handshake comes to.
+/// A thread for each connection, until the test's process ends. With `stalls` only the first request gets an answer:
+/// the one that reads the handshake's parameters.
 fn serve(folder: &Path, stalls: bool) -> Options {
     let (pem, config) = tls_server(folder);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -91,12 +91,12 @@ fn a_share_of_connections_is_resumed() {
     };
     let report = tls::run(&options, quiet()).unwrap();
     let times = &report.times;
-    // The first that offers one has none yet.
+    // The first connection that offers a session has none yet.
     assert_eq!((times.full_handshakes, times.resumed_handshakes), (31, 9));
     keeps_schema(&report);
 }
 
-/// Hits that are under way at the end are in no figure, and nobody waits for them.
+/// Unfinished hits are in no figure, and not waited for.
 #[test]
 fn hits_under_way_are_given_up_at_the_end() {
     let folder = tempfile::tempdir().unwrap();
@@ -133,7 +133,7 @@ fn a_hit_that_takes_too_long_has_failed() {
     assert_eq!((&*fault.message, fault.count), ("no answer within 2s", 4));
 }
 
-/// Interrupted while all wait: what was found until then is the report.
+/// On an interruption the results so far are the report.
 #[test]
 fn an_interruption_ends_what_waits() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The command `hsmux`: arguments in, words out. What it does is in the libraries.
+//! The command `hsmux`: arguments, output and errors. The libraries do the work.
 
 mod commands;
 
@@ -13,7 +13,7 @@ use crate::commands::{Cli, lab};
 fn main() -> ExitCode {
     // Workers inherit this.
     memory::refuse_huge_pages();
-    // These speak with their parent only, and some hold PINs: they are not for clap to look at.
+    // These serve only their parent, and some hold PINs: clap must not parse their arguments.
     match std::env::args_os().nth(1) {
         Some(first) if first == "worker" => return hsmux_worker::worker_main(),
         Some(first) if first == "link" => return hsmux_node::link_main(),

@@ -1,20 +1,20 @@
-//! Who answers ACME's challenges: for the whole gateway, or for one site.
+//! Where ACME's challenges are answered: for the whole gateway, or for one site.
 
 use std::path::PathBuf;
 
 use super::behind::{Scheme, backend};
 use super::reader::{Fields, Named, text};
 
-/// Who answers ACME's challenges (RFC 8555, section 8.3).
+/// Where ACME's challenges are answered (RFC 8555, section 8.3).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Acme {
     /// A folder that an ACME client writes them into.
     Folder(PathBuf),
-    /// An ACME client that listens itself, by host and port.
+    /// The host and port of an ACME client that listens itself.
     Client(String),
 }
 
-/// Said where challenges have no way to come by.
+/// The error for challenges without an address for plain HTTP.
 pub const NO_HTTP: &str =
     "acme: challenges come over plain HTTP: give the port, [gateway] http = [\"0.0.0.0:80\"]";
 

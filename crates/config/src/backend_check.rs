@@ -1,21 +1,20 @@
-//! How servers are asked whether they are well, before a client's request is.
+//! Health checks of back ends, independent of clients' requests.
 
 use std::time::Duration;
 
 use super::reader::{Fields, text};
 
-/// A request of HTTP, again and again.
+/// A periodic HTTP request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Check {
-    /// What is asked for, with a query if there is one.
+    /// Path of the request, with a query if any.
     pub path: String,
-    /// How long after it has begun the next one begins.
+    /// The interval from the start of one request to the start of the next.
     pub interval: Duration,
 }
 
 pub fn check(fields: &mut Fields<'_, '_, '_>) -> Option<Check> {
     let path = fields.read("backend_check", |value| path(text(value)?));
-    // Often enough for whoever waits, and never for ever.
     let interval = fields.duration_from("backend_check_interval", "100ms", "1h");
     if interval.is_some() && !fields.has("backend_check") {
         let span = fields.span_of("backend_check_interval");
@@ -28,7 +27,7 @@ pub fn check(fields: &mut Fields<'_, '_, '_>) -> Option<Check> {
     })
 }
 
-/// RFC 9112, section 3.2.1.
+/// The request target has this form by RFC 9112, section 3.2.1.
 fn path(text: &str) -> Result<String, String> {
     let fits = |byte: u8| byte.is_ascii_graphic() && !b"\"#<>\\^`{|}".contains(&byte);
     if text.starts_with('/') && text.bytes().all(fits) {

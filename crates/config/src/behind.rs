@@ -1,4 +1,4 @@
-//! What is behind a site: servers, by their URLs, or a folder of files.
+//! Back ends of a site: servers by their URLs, or a folder of files.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -9,13 +9,12 @@ use toml::de::DeValue;
 use super::backend_check::{Check, check};
 use super::reader::{Fields, Named, text};
 
-/// What is behind a site.
+/// The back ends of a site.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Behind {
-    /// Servers that speak HTTP; the roots of their certificates, PEM; `None`: the system's; and what they are asked
-    /// when no client asks.
+    /// HTTP servers, the PEM roots of their certificates (`None`: the system's), and their health check.
     Http(Vec<Backend>, Option<PathBuf>, Option<Check>),
-    /// Servers that speak anything, and the PROXY header that they are sent.
+    /// Servers of any protocol, and the PROXY header that they are sent.
     Tcp(Vec<Backend>, Option<ProxyVersion>),
     /// A folder of files.
     Folder(PathBuf),
@@ -24,15 +23,15 @@ pub enum Behind {
 /// A server, by its URL.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Backend {
-    /// What it speaks.
+    /// Its protocol.
     pub scheme: Scheme,
-    /// Its name or its address, one of IPv6 without brackets.
+    /// Its name or address; an IPv6 address has no brackets.
     pub host: String,
     /// Its port.
     pub port: u16,
 }
 
-/// What a server speaks.
+/// The protocol of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scheme {
     /// HTTP/1.1 in clear.
@@ -85,13 +84,13 @@ impl Behind {
         }
     }
 
-    /// Whether they speak HTTP/2, as all or none of them do.
+    /// Whether they speak HTTP/2. Either all or none of them do.
     pub fn is_http2(&self) -> bool {
         let first = self.backends().first();
         first.is_some_and(|backend| backend.scheme.is_http2())
     }
 
-    /// What they are asked when no client asks.
+    /// Their health check.
     pub fn check(&self) -> Option<&Check> {
         match self {
             Self::Http(_, _, check) => check.as_ref(),
@@ -169,7 +168,7 @@ pub(super) fn behind(fields: &mut Fields<'_, '_, '_>) -> Option<Behind> {
     })
 }
 
-/// One or a list.
+/// A single value or a list.
 fn backends(value: &DeValue<'_>) -> Result<Vec<Backend>, String> {
     let Some(list) = value.as_array() else {
         return Ok(vec![backend(text(value)?)?]);

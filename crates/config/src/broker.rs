@@ -1,4 +1,4 @@
-//! `[broker]`, each `[[policy]]` and each `[[limit]]`: who may do what over HTTP.
+//! `[broker]`, each `[[policy]]` and each `[[limit]]`: the broker's listeners, rights and limits.
 
 mod jwt;
 mod limits;
@@ -25,13 +25,13 @@ pub struct BrokerSection {
     pub tls: Option<Tls>,
     /// The SQLite file of names, versions and clients' tokens.
     pub store: PathBuf,
-    /// What a client may cost, with each `[[limit]]`.
+    /// Limits of clients, including each `[[limit]]`.
     pub limits: Limits,
-    /// Whose JWTs let clients in.
+    /// The issuer of accepted JWTs.
     pub jwt: Option<Jwt>,
     /// Whether everybody may read `/metrics`.
     pub metrics: bool,
-    /// Everybody may do everything, on loopback.
+    /// Development mode: everybody may do everything, on loopback.
     pub dev: bool,
     /// Each `[[policy]]`.
     pub policies: Vec<Rule>,
@@ -40,31 +40,31 @@ pub struct BrokerSection {
 /// HTTPS.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tls {
-    /// PEM: the server's certificate, then those that lead to the root.
+    /// PEM: the server's certificate, then its chain.
     pub certificate: PathBuf,
     /// PEM: its private key.
     pub key: PathBuf,
-    /// PEM: whose certificates clients may show.
+    /// PEM: the authorities of client certificates.
     pub client_ca: Option<PathBuf>,
-    /// PEM or DER: which of these certificates are revoked; none: that is not looked at.
+    /// PEM or DER: revocation lists of client certificates; empty: revocation is not checked.
     pub client_crl: Vec<PathBuf>,
 }
 
-/// `[[policy]]`: some clients may do some things with some keys.
+/// `[[policy]]`: permits some clients some operations with some keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
-    /// Who: `token:NAME`, `jwt:NAME`, `subject:CN=...`, `dns:...`, `uri:...`, `email:...`, `fingerprint:HEX`,
+    /// Clients: `token:NAME`, `jwt:NAME`, `subject:CN=...`, `dns:...`, `uri:...`, `email:...`, `fingerprint:HEX`,
     /// `uid:N`.
     pub clients: Vec<String>,
-    /// Names of keys, where `*` stands for any characters.
+    /// Names of keys; `*` matches any characters.
     pub keys: Vec<String>,
-    /// What.
+    /// Permitted operations.
     pub allow: Vec<Action>,
 }
 
 macro_rules! actions {
     ($($action:ident $word:literal $help:literal,)*) => {
-        /// What a client may be allowed to do.
+        /// An operation that a policy can permit.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum Action {
             $(#[doc = $help] $action,)*
@@ -74,7 +74,7 @@ macro_rules! actions {
             /// All, in the order of the documentation.
             pub const ALL: &'static [Self] = &[$(Self::$action,)*];
 
-            /// As the configuration writes it.
+            /// Its name in the configuration.
             pub fn word(self) -> &'static str {
                 match self {
                     $(Self::$action => $word,)*
@@ -110,7 +110,7 @@ actions! {
 }
 
 impl Action {
-    /// What `"*"` does not stand for: it has to be said by name.
+    /// Whether `"*"` excludes it: it has to be listed by name.
     pub fn by_name_only(self) -> bool {
         matches!(self, Self::RawCbc | Self::Pkcs1Decrypt | Self::Metrics)
     }

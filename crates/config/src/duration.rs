@@ -1,13 +1,13 @@
-//! Times with their units.
+//! Durations with their units.
 
 use std::time::Duration;
 
-/// `30s`, `500ms`, `2m`, `1h`, as times are unless a key says otherwise.
+/// Parses `30s`, `500ms`, `2m` or `1h`, within the range of keys without one of their own.
 pub fn read(text: &str) -> Result<Duration, String> {
     within(text, "1ms", "24h")
 }
 
-/// A time within this range.
+/// Parses a duration within this range.
 pub fn within(text: &str, least: &str, most: &str) -> Result<Duration, String> {
     let given = time(text)?;
     if (time(least)?..=time(most)?).contains(&given) {

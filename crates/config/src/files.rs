@@ -1,4 +1,4 @@
-//! What only the file system knows: modules, PIN files, folders and users that are not there.
+//! Checks that need the file system: missing modules, PIN files, folders and users.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
@@ -11,8 +11,8 @@ use super::reader::Named;
 use super::users::group_id;
 use super::{Config, Draft, Listener, Login, Member, Mistake, NodeSection, PinSource, Severity};
 
-/// Finds every mistake of a configuration file, those included that only this machine can tell.
-/// Without one that [is an error](Mistake::is_error) the daemon can start.
+/// Finds every mistake of a configuration file, including those that only this machine can tell.
+/// If none [is an error](Mistake::is_error), the daemon can start.
 pub fn check(file: &Path) -> Vec<Mistake> {
     let text = match super::read(TrustedOwner::RootOrSelf, file) {
         Ok(text) => text,
@@ -33,17 +33,17 @@ pub fn check(file: &Path) -> Vec<Mistake> {
     found.in_order()
 }
 
-/// What keeps a configuration from replacing the running one.
+/// Errors that prevent a configuration from replacing the running one.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct NewErrors {
-    /// The errors of [`check`] that the running configuration does not have as well. A module that vanished under a
-    /// running member is in both, and keeps no other change from being taken over.
+    /// Errors of [`check`] that the running configuration does not have. A module that vanished under a running member
+    /// is in both, and does not block other changes.
     pub all: Vec<Mistake>,
-    /// Errors of what a `[[site]]` names: they hold up this site alone.
+    /// Errors of files that a `[[site]]` names. They block only this site.
     pub of_sites: Vec<Mistake>,
 }
 
-/// The errors of a configuration that is to replace the running one.
+/// Finds the errors of a configuration that is to replace the running one.
 pub fn new_errors(config: &Config, running: &Config) -> NewErrors {
     let mut known = Findings::none(running);
     known.look_at_all(running);
@@ -68,8 +68,8 @@ pub fn new_errors(config: &Config, running: &Config) -> NewErrors {
     }
 }
 
-/// What a configuration names outside of its file, each with its line. It follows from the settings, so that it makes no
-/// two configurations differ.
+/// Files that a configuration names, each with its line. They follow from the settings, and so do not make two
+/// configurations differ.
 #[derive(Clone, Debug)]
 pub struct Outside(pub(super) Vec<(usize, Named)>);
 
@@ -79,7 +79,7 @@ impl PartialEq for Outside {
     }
 }
 
-/// The user of the daemon, as far as root can tell: the owner of the state folder.
+/// The daemon's user, as far as root can tell: the owner of the state folder.
 fn daemons_user(config: &Config) -> Option<u32> {
     let root = rustix::process::geteuid().is_root();
     let folder = root.then(|| std::fs::metadata(&config.state)).transpose();
@@ -88,7 +88,7 @@ fn daemons_user(config: &Config) -> Option<u32> {
 
 struct Findings<'a> {
     file: &'a Path,
-    /// Who needs the secrets, where that is known.
+    /// The user who needs the secrets, if known.
     user: Option<u32>,
     mistakes: Vec<Mistake>,
     of_sites: Vec<Mistake>,
@@ -203,7 +203,7 @@ impl<'a> Findings<'a> {
             return;
         };
         let message = format!("{}: {e}", file.display());
-        // What is the daemon's alone others cannot judge.
+        // Other users cannot read the daemon's own files.
         let may_not = e.kind() == ErrorKind::PermissionDenied;
         if may_not && !rustix::process::geteuid().is_root() {
             self.warn(line, format!("{message}; the daemon's user may read it"));
@@ -215,7 +215,7 @@ impl<'a> Findings<'a> {
     fn pin(&mut self, line: usize, pin: &PinSource) {
         match pin.read() {
             Err(e) if matches!(pin, PinSource::File(_)) => self.error(line, e.to_string()),
-            // The environment and the credentials of the daemon are not those of this command.
+            // The command has not the daemon's environment and credentials.
             Err(e) => self.warn(line, e.to_string()),
             Ok(_) => {
                 if let PinSource::File(file) = pin {
@@ -243,7 +243,7 @@ impl<'a> Findings<'a> {
         self.folder(line, "folder of the socket", &folder);
     }
 
-    /// The daemon makes the last folder of a path, and no more.
+    /// The daemon creates only the last folder of a path.
     fn folder(&mut self, line: usize, what: &str, folder: &Path) {
         let parent = folder
             .parent()
@@ -256,13 +256,13 @@ impl<'a> Findings<'a> {
         } else {
             return;
         };
-        // The administration's socket is beside the first one, unless it has a place of its own.
+        // The administration's socket is beside the first one by default.
         if self.mistakes.iter().all(|other| other.message != message) {
             self.error(line, message);
         }
     }
 
-    /// Applications had better not know what a token takes.
+    /// Warns if applications use the PIN of a token.
     fn shared_pin(&mut self, config: &Config, listener: &Listener) {
         if listener.login == Login::Peer {
             return;
@@ -295,7 +295,7 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// What is allowed, but seldom meant.
+    /// Warns of settings that are allowed but rarely intended.
     fn consider(&mut self, config: &Config) {
         let pinless = |member: &&Member| member.pin.is_none() && member.node.is_none();
         if config.tokens.len() == 1 {

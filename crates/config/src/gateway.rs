@@ -22,27 +22,27 @@ pub struct GatewaySection {
     pub user: Option<User>,
     /// Addresses that it listens on.
     pub listen: Vec<SocketAddr>,
-    /// Addresses for plain HTTP: ACME's challenges, and the way to https.
+    /// Addresses for plain HTTP: ACME's challenges, and redirects to HTTPS.
     pub http: Vec<SocketAddr>,
-    /// Who answers ACME's challenges, where a site does not say; `None`: they are pages like others.
+    /// Where ACME's challenges are answered, by default for all sites; `None`: they are requests like others.
     pub acme: Option<Acme>,
-    /// Where its metrics are read.
+    /// The address of its metrics.
     pub metrics: Option<SocketAddr>,
-    /// Whether each connection begins with a PROXY header.
+    /// Whether each connection starts with a PROXY header.
     pub proxy_protocol: bool,
-    /// Who may send one.
+    /// Addresses from which PROXY headers are accepted.
     pub proxy_from: Vec<Network>,
-    /// Connections of all clients.
+    /// The maximum number of connections of all clients.
     pub connections: usize,
-    /// Handshakes under way at once.
+    /// The maximum number of handshakes at once.
     pub handshakes: usize,
     /// Bytes that requests and bodies of all clients may hold.
     pub memory: usize,
     /// Connections of one address (IPv6: of one /48); `None`: three quarters of all.
     pub source_connections: Option<usize>,
-    /// Its handshakes under way; `None`: three quarters of all.
+    /// Handshakes of one address; `None`: three quarters of all.
     pub source_handshakes: Option<usize>,
-    /// Its signatures that wait; `None`: three quarters of the pool's queue.
+    /// Waiting signatures of one address; `None`: three quarters of the pool's queue.
     pub source_signatures: Option<usize>,
     /// How long a client may take for its handshake.
     pub handshake_timeout: Duration,
@@ -50,17 +50,17 @@ pub struct GatewaySection {
     pub sign_timeout: Duration,
     /// How long a client may take for the head of a request.
     pub idle_timeout: Duration,
-    /// How long nothing may pass over what has become a WebSocket or is no HTTP.
+    /// How long an upgraded or `tcp://` connection may carry no data.
     pub tunnel_timeout: Duration,
-    /// How long `/health` announces the end before connections are refused.
+    /// How long `/health` reports the shutdown before connections are refused.
     pub leave_time: Duration,
-    /// How long requests that run are waited for at the end.
+    /// How long running requests may take to finish at shutdown.
     pub drain_timeout: Duration,
     /// Whether clients are given session tickets.
     pub tickets: bool,
-    /// What the keys of session tickets are made of; `None`: of nothing that another process has.
+    /// The secret for the keys of session tickets; `None`: random keys of this process.
     pub ticket_secret: Option<Place>,
-    /// How long a key seals new tickets; they are taken as long again.
+    /// How long a key seals new tickets; its tickets are accepted for the same time after that.
     pub ticket_rotation: Duration,
     /// Each `[[site]]`.
     pub sites: Vec<Site>,
@@ -104,13 +104,13 @@ pub fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Option<GatewaySe
     })
 }
 
-/// A proxy on this host.
+/// The default of `proxy_from`: a proxy on this host.
 fn loopback() -> Vec<Network> {
     let each = ["127.0.0.0/8", "::1"].map(str::parse);
     each.into_iter().flatten().collect()
 }
 
-/// Whether an ACME client may bring certificates after the gateway has started.
+/// Whether an ACME client may provide certificates after the gateway has started.
 fn has_acme(document: &DeTable<'_>) -> bool {
     let section = document.get("gateway").map(Spanned::get_ref);
     let section = section.and_then(DeValue::as_table);
@@ -193,12 +193,12 @@ fn gateway(fields: &mut Fields<'_, '_, '_>) -> GatewaySection {
         sign_timeout: seconds(fields, "sign_timeout", 30),
         idle_timeout: seconds(fields, "idle_timeout", 60),
         tunnel_timeout: time(fields, "tunnel_timeout", ("1ms", "168h"), 3600),
-        // Longer than haproxy takes to notice, as `hsmux haproxy config` configures it.
+        // Longer than haproxy needs to notice, with the checks that `hsmux haproxy config` sets.
         leave_time: time(fields, "leave_time", ("0s", "24h"), 3),
         drain_timeout: time(fields, "drain_timeout", ("0s", "24h"), 10),
         ticket_secret: place(fields, "ticket_secret", Class::SECRET_KEY),
-        // Not so short that hosts whose clocks differ a little have no key in common, nor so long that a key
-        // that got out is worth much.
+        // Below the minimum, hosts with slightly different clocks have no common key. Above the maximum, a leaked key
+        // opens too many tickets.
         ticket_rotation: time(fields, "ticket_rotation", ("1m", "168h"), 12 * 3600),
         sites: Vec::new(),
     }

@@ -48,16 +48,16 @@ pub use site::{Certificate, Clients, Place, Site};
 pub use traces::Traces;
 pub use users::{Account, User, group_id};
 
-/// A configuration file, read and found good. Paths are already relative to its folder.
+/// A valid configuration. Its paths are resolved relative to the file's folder.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
     /// The file that it was read from.
     pub file: PathBuf,
-    /// What stood in it.
+    /// The text of the file.
     pub text: Arc<str>,
     /// `[pool]`.
     pub pool: PoolSection,
-    /// `[daemon]`'s own listener first, then each `[[listener]]`.
+    /// The listener of `[daemon]`, then each `[[listener]]`.
     pub listeners: Vec<Listener>,
     /// `[admin]`.
     pub admin: Admin,
@@ -69,39 +69,39 @@ pub struct Config {
     pub module: ModuleSection,
     /// `[audit]`.
     pub audit: AuditSection,
-    /// `[traces]`, if it is there.
+    /// `[traces]`, if present.
     pub traces: Option<Traces>,
-    /// `[broker]` with each `[[policy]]` and each `[[limit]]`, if it is there.
+    /// `[broker]` with each `[[policy]]` and each `[[limit]]`, if present.
     pub broker: Option<BrokerSection>,
-    /// `[gateway]` with each `[[site]]`, if it is there.
+    /// `[gateway]` with each `[[site]]`, if present.
     pub gateway: Option<GatewaySection>,
-    /// `[node]` with each `[[peer]]`, if it is there.
+    /// `[node]` with each `[[peer]]`, if present.
     pub node: Option<NodeSection>,
     /// Each `[[token]]`.
     pub tokens: Vec<Member>,
-    /// Modules, PIN files and so on, as [`check`] looks at them.
+    /// Modules, PIN files and other files, for [`check`].
     pub outside: Outside,
 }
 
 /// A configuration file, as far as it could be read.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Draft {
-    /// What has a mistake is as if it did not stand there.
+    /// The configuration, without the settings that are wrong.
     pub config: Config,
-    /// What is wrong with the file.
+    /// Mistakes of the file.
     pub mistakes: Vec<Mistake>,
 }
 
-/// A unix socket and who may open it.
+/// A unix socket and its access rights.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Socket {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
     /// Its permissions.
     pub mode: u32,
     /// Its group.
     pub group: Option<String>,
-    /// The only users who may connect besides root and the daemon's own; empty: whom the mode lets in.
+    /// The only users who may connect besides root and the daemon's own; empty: all whom the mode permits.
     pub allow_users: Vec<User>,
 }
 
@@ -110,33 +110,33 @@ pub struct Socket {
 pub struct Listener {
     /// Its socket.
     pub socket: Socket,
-    /// Which objects it shows; empty: all but the broker's keys.
+    /// URIs of the objects that it shows; empty: all but the broker's keys.
     pub keys: Vec<Uri>,
-    /// Whether the broker's keys are as all others: for the broker of another host.
+    /// Whether the broker's keys are shown like others: for the broker of another host.
     pub broker_keys: bool,
-    /// Whether it refuses to change tokens.
+    /// Whether it refuses changes of tokens.
     pub read_only: bool,
-    /// Whether connections may be handed over to workers.
+    /// Whether workers may serve connections directly.
     pub direct: bool,
-    /// What C_Login needs.
+    /// What C_Login requires.
     pub login: Login,
     /// The pool's PIN; `None`: the first member's.
     pub pin: Option<PinSource>,
 }
 
-/// What C_Login needs.
+/// What C_Login requires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Login {
     /// The pool's PIN.
     Pin,
-    /// Nothing: that the connecting user may connect is enough.
+    /// No PIN: access to the socket is enough.
     Peer,
 }
 
 /// `[admin]`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Admin {
-    /// Its socket. `allow_users` are let in besides root and the daemon's user; empty: nobody is.
+    /// Its socket. `allow_users` may connect besides root and the daemon's user; empty: nobody else.
     pub socket: Socket,
 }
 
@@ -152,11 +152,11 @@ pub struct ModuleSection {
 /// `[audit]`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AuditSection {
-    /// Where the lines go.
+    /// The file of the trail.
     pub file: PathBuf,
-    /// Whether each use of a key is a line.
+    /// Whether each use of a key is recorded.
     pub keys: bool,
-    /// Whether operations that need a line are refused while lines cannot be written.
+    /// Refuses operations that must be recorded while the trail cannot be written.
     pub stops: bool,
     /// How long lines may stay without a signed checkpoint.
     pub checkpoint: Duration,
@@ -167,11 +167,11 @@ pub struct AuditSection {
 pub struct Member {
     /// Its name in commands and logs.
     pub name: String,
-    /// Another host, by host and port; then there is no module, and the name is that of its certificate.
+    /// Another host, by host and port. It has no module, and its name is the one in its certificate.
     pub node: Option<String>,
     /// The vendor's module.
     pub module: PathBuf,
-    /// Which of its tokens.
+    /// The token of the module.
     pub uri: Uri,
     /// Its user PIN.
     pub pin: Option<PinSource>,
@@ -179,27 +179,27 @@ pub struct Member {
     pub isolation: Isolation,
     /// Operations that one worker runs at once.
     pub sessions: u32,
-    /// How many workers.
+    /// The number of workers.
     pub workers: u32,
-    /// Its share.
+    /// Its share of the work.
     pub weight: u32,
     /// How long one operation may take.
     pub timeout: Duration,
     /// Environment of its workers.
     pub env: Vec<(String, String)>,
-    /// What its module may do to the system.
+    /// The sandbox of its module.
     pub sandbox: Sandbox,
     /// Files and folders that its module may write, besides those of its sandbox.
     pub folders: Vec<PathBuf>,
-    /// The user of its workers; `None`: that of the daemon.
+    /// The user of its workers; `None`: the daemon's.
     pub user: Option<User>,
-    /// Whether it is watched; `None`: as `[pool]` says, and no card.
+    /// Whether it is watched; `None`: as in `[pool]`, and false for a card.
     pub watch: Option<bool>,
     /// Whether its secret keys are trusted while members before it are away.
     pub trusted: bool,
-    /// Whether keys in use are copied as session objects; `None`: where that is known to be faster.
+    /// Whether keys in use are copied as session objects; `None`: for tokens that are known to be faster with it.
     pub copies: Option<bool>,
-    /// Where it stands in the file.
+    /// Its position in the file.
     pub line: usize,
 }
 
@@ -212,23 +212,23 @@ pub enum Isolation {
     Thread,
 }
 
-/// What a module may do to the system, from within its worker.
+/// The sandbox of a module, within its worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sandbox {
-    /// By the name of the module's file.
+    /// Chosen by the name of the module's file.
     Auto,
-    /// No network, no program, no file but the system's and its own: SoftHSM.
+    /// No network, no other program, only files of the system and its own: SoftHSM.
     File,
-    /// The same, for cards that a service of the machine reaches: OpenSC.
+    /// The same, with access to pcscd for cards: OpenSC.
     Pcsc,
-    /// The network and all files, no program.
+    /// Network and all files, but no other program.
     Network,
     /// Anything, but no new privileges.
     None,
 }
 
 impl Draft {
-    /// The configuration, if nothing is wrong with it.
+    /// Returns the configuration if it has no errors.
     pub fn good(self) -> Result<Config, Vec<Mistake>> {
         if self.mistakes.is_empty() {
             Ok(self.config)
@@ -239,34 +239,32 @@ impl Draft {
 }
 
 impl Config {
-    /// `[daemon] worker`, if it is given and no other user can change it.
+    /// `[daemon] worker`, if it is set and no other user can change it.
     pub fn worker_program(&self) -> Result<Option<PathBuf>, Error> {
         let verify = |worker: &PathBuf| TrustedOwner::RootOrSelf.verify(worker);
         let verified = self.worker.as_ref().map(verify).transpose();
         verified.map_err(|e| Error::pool(Kind::Environment, format!("[daemon] worker: {e}")))
     }
 
-    /// The member of that name.
+    /// Returns the member of this name.
     pub fn member(&self, name: &str) -> Option<&Member> {
         self.tokens.iter().find(|member| member.name == name)
     }
 }
 
-/// Reads a configuration file. Looks at nothing but the file itself: the modules and PIN files that
-/// it names are [`check`]'s to see, and may be out of the reach of an application.
-///
-/// A file that other users can change, itself or by a folder on its way, is refused.
+/// Reads a configuration file, but not the files that it names: see [`check`].
+/// Refuses a file that other users can change, itself or by a folder on its path.
 pub fn load(file: &Path) -> Result<Config, Vec<Mistake>> {
     draft(file).map_err(|mistake| vec![mistake])?.good()
 }
 
-/// Reads a configuration file as far as it can be read. A daemon that runs goes on with what it read before, and
-/// so whoever looks for it has to get by with this.
+/// Reads a configuration file as far as possible.
+/// Commands that look for a running daemon use it, since the daemon keeps its last valid configuration.
 pub fn draft(file: &Path) -> Result<Draft, Mistake> {
     draft_of(TrustedOwner::RootOrSelf, file)
 }
 
-/// The same with a file of these owners only.
+/// Like [`draft`], for a file of these owners only.
 pub fn draft_of(owner: TrustedOwner, file: &Path) -> Result<Draft, Mistake> {
     let text = read(owner, file)?;
     Ok(parse::config(file, &text))
@@ -283,14 +281,13 @@ fn read(owner: TrustedOwner, file: &Path) -> Result<String, Mistake> {
     })
 }
 
-/// Reads a configuration from its text; `file` says where it is, for messages and relative paths.
+/// Reads a configuration from its text; `file` is its path, for messages and relative paths.
 pub fn parse(file: &Path, text: &str) -> Result<Config, Vec<Mistake>> {
     parse::config(file, text).good()
 }
 
-/// The state folder of commands without a configuration: the same wherever they are called, for a
-/// refused PIN is on record there. `/var/lib/hsmux` for root, else `hsmux` in the user's state folder
-/// (XDG base directory specification); `None` for a user without a home.
+/// The state folder of commands without a configuration: `/var/lib/hsmux` for root, else `hsmux` in the user's
+/// state folder (XDG base directory specification). It is fixed because refused PINs are recorded there.
 pub fn default_state() -> Option<PathBuf> {
     if rustix::process::geteuid().is_root() {
         return Some("/var/lib/hsmux".into());
@@ -302,7 +299,7 @@ pub fn default_state() -> Option<PathBuf> {
     Some(folder.join("hsmux"))
 }
 
-/// Where the configuration is: `$HSMUX_CONFIG`, else `/etc/hsmux/hsmux.toml` if it is there, else
+/// The configuration's path: `$HSMUX_CONFIG`, else `/etc/hsmux/hsmux.toml` if it exists, else
 /// `hsmux/hsmux.toml` in the user's configuration folder (XDG base directory specification).
 pub fn default_path() -> PathBuf {
     if let Some(path) = std::env::var_os("HSMUX_CONFIG").filter(|path| !path.is_empty()) {

@@ -34,7 +34,7 @@ pub fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Vec<Member> {
     members.into_iter().map(|(member, _)| member).collect()
 }
 
-/// What is said of every member, whatever it is.
+/// Keys of every member, with a module or another host.
 pub fn shared(fields: &mut Fields<'_, '_, '_>) -> Member {
     Member {
         name: String::new(),
@@ -150,7 +150,7 @@ fn folders(fields: &mut Fields<'_, '_, '_>) -> Vec<PathBuf> {
     folders
 }
 
-/// Whose process it is to be.
+/// The user of its workers.
 pub fn process_user(fields: &mut Fields<'_, '_, '_>) -> Option<User> {
     let user = fields.read("user", user)?;
     fields.names("user", Named::User("user", user.clone()));

@@ -1,35 +1,35 @@
-//! What is wrong with a configuration file, and where.
+//! Mistakes in a configuration file, and their lines.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-/// How bad a mistake is.
+/// The severity of a mistake.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// The file cannot be used.
     Error,
-    /// It can, but somebody will be sorry.
+    /// The file can be used, but probably not as intended.
     Warning,
 }
 
-/// One thing that is wrong with a configuration file.
+/// One mistake in a configuration file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Mistake {
     /// The file.
     pub file: PathBuf,
-    /// The line, from 1; 0 where the file as a whole is meant.
+    /// The line, from 1; 0 for the file as a whole.
     pub line: usize,
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
-    /// What is wrong, and what to write instead.
+    /// The mistake, and the correction.
     pub message: String,
 }
 
 impl Mistake {
-    /// About the file as a whole.
+    /// A mistake of the file as a whole.
     pub fn whole(file: &Path, message: impl Into<String>) -> Self {
         Self {
             file: file.to_owned(),
@@ -39,13 +39,13 @@ impl Mistake {
         }
     }
 
-    /// Whether the file can still be used.
+    /// Whether the file cannot be used.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }
 }
 
-/// As compilers print it: `hsmux.toml:7: unknown key ...`.
+/// Formats it as compilers do: `hsmux.toml:7: unknown key ...`.
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.file.display())?;

@@ -4,16 +4,16 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// Addresses that begin alike.
+/// Addresses with a common prefix.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Network {
     address: IpAddr,
-    /// How many bits are the same.
+    /// The length of the prefix in bits.
     bits: u8,
 }
 
 impl Network {
-    /// Whether an address is one of them.
+    /// Whether it contains an address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let differ = match (self.address, address.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {

@@ -1,4 +1,4 @@
-//! `[node]` and each `[[peer]]`: this host among others, and members that are other hosts.
+//! `[node]` and each `[[peer]]`: this host in a cluster, and members that are other hosts.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,33 +14,33 @@ use super::reader::{Fields, Source, text, uri};
 use super::sections::{Placed, many, one, required, unique};
 use super::{Isolation, Listener, Login, Member, Socket, User};
 
-/// `[node]`: who this host is to other hosts, and where it serves them.
+/// `[node]`: this host's identity for other hosts, and the addresses where it serves them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeSection {
-    /// Addresses that it listens on; none where it only uses others.
+    /// Addresses that it listens on; none if it only uses others.
     pub listen: Vec<SocketAddr>,
-    /// Its certificate, and whom it believes.
+    /// Its certificate and the authority that it trusts.
     pub identity: Identity,
     /// Connections of all peers.
     pub connections: usize,
-    /// Whose process it is; the daemon's own without it.
+    /// The user of its process; `None`: the daemon's.
     pub user: Option<User>,
-    /// Each `[[peer]]`: whom it serves.
+    /// Each `[[peer]]`: hosts that it serves.
     pub peers: Vec<Allowed>,
 }
 
 /// `[[peer]]`: a host that may use this one's tokens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Allowed {
-    /// What its certificate says.
+    /// The name in its certificate.
     pub name: String,
-    /// Which objects it sees; empty: all.
+    /// URIs of the objects that it sees; empty: all.
     pub keys: Vec<Uri>,
-    /// Whether its own broker works with the keys of this host's.
+    /// Whether its broker may use the keys of this host's broker.
     pub broker_keys: bool,
 }
 
-/// Why a host of this name is not served.
+/// The reason why a host of this name is refused.
 pub fn no_peer(name: &str) -> Error {
     let message = format!(
         "{name:?} is no [[peer]] of this host, which serves nobody else: add one there, then hsmux reload"
@@ -49,14 +49,14 @@ pub fn no_peer(name: &str) -> Error {
 }
 
 impl NodeSection {
-    /// The host of this name, if this one serves it.
+    /// Returns the peer of this name.
     pub fn peer(&self, name: &str) -> Option<&Allowed> {
         self.peers.iter().find(|peer| peer.name == name)
     }
 }
 
 impl Allowed {
-    /// What it may do, as a listener for applications has it: use keys, and change nothing.
+    /// Its rights as a listener: it may use keys and change nothing.
     pub fn listener(&self) -> Listener {
         Listener {
             socket: Socket {
@@ -149,7 +149,7 @@ fn peer(fields: &mut Fields<'_, '_, '_>) -> Option<Allowed> {
     })
 }
 
-/// A name that a certificate can say: letters, digits, hyphens and dots, in lower case, as host names are.
+/// Checks a host name as certificates have it: letters, digits, hyphens and dots, in lower case.
 pub fn node_name(name: &str) -> Result<String, String> {
     let name = name.to_ascii_lowercase();
     if name.parse::<std::net::IpAddr>().is_ok() {
@@ -170,7 +170,7 @@ pub fn node_name(name: &str) -> Result<String, String> {
     ))
 }
 
-/// Keys of a `[[token]]` that say something of a module.
+/// Keys of a `[[token]]` that apply to modules only.
 const OF_MODULES: [&str; 11] = [
     "module",
     "uri",
@@ -185,7 +185,7 @@ const OF_MODULES: [&str; 11] = [
     "copies",
 ];
 
-/// A `[[token]]` that is another host.
+/// Reads a `[[token]]` that is another host.
 pub fn member(fields: &mut Fields<'_, '_, '_>, identity: bool) -> Option<Placed<Member>> {
     if !identity {
         let message = "a [[token]] with node needs [node], which says what this host shows: \
@@ -213,7 +213,7 @@ pub fn member(fields: &mut Fields<'_, '_, '_>, identity: bool) -> Option<Placed<
             return None;
         }
     };
-    // It has a queue of its own, and is known to be alive by other means.
+    // The peer has its own queue, and links have their own liveness check.
     let timeout = fields.has("timeout").then(|| fields.duration("timeout"));
     let member = Member {
         timeout: timeout.flatten().unwrap_or(Duration::from_secs(60)),
@@ -246,11 +246,11 @@ fn address(text: &str) -> Result<String, String> {
     }
 }
 
-/// How a host shows other hosts who it is, and whom it believes: PEM files.
+/// The identity of a host for other hosts: PEM files.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(array)]
 pub struct Identity {
-    /// Its certificate, and those that lead to the authority's.
+    /// Its certificate and chain.
     #[n(0)]
     pub certificate: PathBuf,
     /// Its private key.
@@ -259,13 +259,13 @@ pub struct Identity {
     /// The authority's certificate.
     #[n(2)]
     pub ca: PathBuf,
-    /// The authority's list of certificates that are not to be believed any more.
+    /// The authority's list of revoked certificates.
     #[n(3)]
     pub revoked: Option<PathBuf>,
 }
 
 impl Identity {
-    /// Its files.
+    /// All its files.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         let needed = [&self.certificate, &self.key, &self.ca];
         needed.into_iter().chain(&self.revoked).map(|file| &**file)

@@ -1,4 +1,4 @@
-//! From the file's text to a [`Config`], with every mistake on the way.
+//! Parsing of the file's text into a [`Config`], with every mistake.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,10 +16,10 @@ use super::{
 };
 use super::{broker, gateway, member, node, traces};
 
-/// CK_TOKEN_INFO has this much room for the label (PKCS#11 3.0, section 3.2).
+/// The length of the label in CK_TOKEN_INFO (PKCS#11 3.0, section 3.2).
 const LABEL_BYTES: usize = 32;
 
-/// A file's text, read: the configuration with its mistakes in order of lines.
+/// Reads a file's text: the configuration, and its mistakes in order of lines.
 pub fn config(file: &Path, text: &str) -> Draft {
     let mut source = Source::new(file, text);
     let (document, faults) = DeTable::parse_recoverable(text);
@@ -38,7 +38,7 @@ fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Config {
     source.unknown(document, "the file", &names);
 
     let tokens = member::read(source, document);
-    // Changes reach tokens of this host alone.
+    // A link to another host carries no changes of objects.
     let own = tokens.iter().filter(|member| member.node.is_none());
     let count = own.count().max(1) as u64;
     let serves_keys = document.contains_key("broker");
@@ -68,7 +68,7 @@ fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Config {
         .map(|(listener, _)| listener)
         .collect();
 
-    // [daemon]'s, which has a socket even where it says none.
+    // The first listener, of [daemon], has a default socket.
     let first = &listeners[0].socket.path;
     let admin = one(source, document, "admin", |fields| admin(fields, first));
     let module = one(source, document, "module", |fields| {

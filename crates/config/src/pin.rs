@@ -1,14 +1,14 @@
-//! Where a PIN comes from. The configuration names the place; the PIN itself is read when it is needed.
+//! Sources of PINs. The configuration has only the source; the PIN itself is read when it is needed.
 
 use std::path::{Path, PathBuf};
 
 use hsmux_token::permissions::SecretReaders;
 use hsmux_token::{Error, Kind, Result, Secret};
 
-/// Where a PIN comes from.
+/// The source of a PIN.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PinSource {
-    /// A file; one line ending at its end is not part of the PIN.
+    /// A file; one newline at its end is not part of the PIN.
     File(PathBuf),
     /// An environment variable.
     Env(String),
@@ -36,7 +36,7 @@ impl PinSource {
         Ok(Secret::new(line.to_vec()))
     }
 
-    /// The file behind it, where there is one.
+    /// The file of the source, if any.
     pub fn path(&self) -> Option<PathBuf> {
         match self {
             Self::File(path) => Some(path.clone()),

@@ -1,10 +1,10 @@
-//! The configuration for people: a file to start from, one with every key, and the page in docs/.
+//! Output of the configuration: a file to start from, one with every key, and the page in docs/.
 
 use std::fmt::Write as _;
 
 use super::schema::{Key, SECTIONS};
 
-/// A file to start from: two tokens, and nothing that has a good default.
+/// A file to start from: two tokens, and only keys without a good default.
 pub fn example() -> &'static str {
     r#"# hsmux: many PKCS#11 tokens as one. Paths are relative to this file.
 #
@@ -32,7 +32,7 @@ pin = { env = "HSM2_PIN" }
 "#
 }
 
-/// Every key with what it means. Keys that stand as comments begin with `#` and no space.
+/// Every key with its meaning. Keys in comments begin with `#` and no space.
 pub fn full_example() -> String {
     let mut out = String::from(
         "# hsmux: every key of the configuration. Paths are relative to this file.\n\
@@ -54,7 +54,7 @@ pub fn full_example() -> String {
     out
 }
 
-/// Lines of at most 100 columns.
+/// Breaks a text into lines of at most 100 columns.
 fn comment(out: &mut String, text: &str) {
     const WIDTH: usize = 100;
     let mut line = String::from("#");

@@ -1,4 +1,4 @@
-//! Typed values out of TOML, with every mistake kept and none fatal.
+//! Typed values from TOML. Mistakes are collected; none ends the reading.
 
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
@@ -13,38 +13,38 @@ use super::duration;
 use super::schema::{Key, SECTIONS, Section};
 use super::{Mistake, PinSource, Severity, User};
 
-/// The file's text, and what is wrong with it so far.
+/// The file's text, and its mistakes so far.
 pub struct Source<'a> {
     pub file: &'a Path,
     pub text: &'a str,
     pub mistakes: Vec<Mistake>,
-    /// What it names, with the line: whether it is there is for the file system to say.
+    /// Files that it names, each with its line. [`check`](crate::check) looks at them later.
     pub named: Vec<(usize, Named)>,
 }
 
-/// Something outside of the file.
+/// A file that the configuration names.
 #[derive(Clone, Debug)]
 pub enum Named {
     Module(PathBuf),
     /// A file that is read.
     File(PathBuf),
-    /// What is read once the other one is there.
+    /// A file that is read only if the other one exists.
     Beside(Box<Named>, PathBuf),
-    /// A file with a secret, and who may read it.
+    /// A file with a secret, and its permitted readers.
     Secret(PathBuf, SecretReaders, Option<u32>),
-    /// A file without which all else goes on.
+    /// A file whose absence is no error for the rest.
     Later(PathBuf),
     /// A folder whose files are served.
     Served(PathBuf),
-    /// A certificate that an ACME client may bring later.
+    /// A certificate that an ACME client may create later.
     Awaited(PathBuf),
     Pin(PinSource),
     User(&'static str, User),
     Group(String),
     Socket(PathBuf),
-    /// A folder that the daemon makes, and what it is for.
+    /// A folder that the daemon creates, and its purpose.
     Folder(&'static str, PathBuf),
-    /// What a `[[site]]` names: without it all else goes on.
+    /// A file of a `[[site]]`: without it the rest works.
     OfSite(Box<Named>),
 }
 
@@ -77,12 +77,12 @@ impl<'a> Source<'a> {
         });
     }
 
-    /// A path of the file, which is relative to the file's folder.
+    /// Resolves a path relative to the file's folder.
     pub fn path(&self, text: &str) -> PathBuf {
         self.file.parent().unwrap_or(Path::new("")).join(text)
     }
 
-    /// Says which keys of a table are not of the section.
+    /// Reports keys of a table that the section does not have.
     pub fn unknown<'k>(
         &mut self,
         table: &DeTable<'_>,
@@ -107,7 +107,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// `; it belongs in [pool]`, where another section has such a key.
+/// Returns `; it belongs in [pool]` if another section has such a key.
 fn home(name: &str) -> Option<String> {
     let has = |section: &&Section| section.keys.iter().any(|key| key.name == name);
     let homes: Vec<_> = SECTIONS.iter().filter(has).map(Section::title).collect();
@@ -119,9 +119,8 @@ fn is_section(value: &DeValue<'_>) -> bool {
     value.is_table() || first.is_some_and(|first| first.get_ref().is_table())
 }
 
-/// `; did you mean "label"?`, or all there are.
-///
-/// A long name is no slip of a known one: to compare it would take time and memory with its length.
+/// Returns `; did you mean "label"?`, or lists all names.
+/// Long names are not compared, because time and memory grow with their length.
 pub fn suggestion<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
     const LONGEST_SLIP: usize = 64;
     let near = known
@@ -137,12 +136,12 @@ pub fn suggestion<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone) 
     }
 }
 
-/// One section as it stands in the file. Each `read` of a key says what is wrong with it, once.
+/// One section of the file. Each `read` of a key reports its mistake once.
 pub struct Fields<'s, 'a, 'd> {
     pub source: &'s mut Source<'a>,
     section: &'static Section,
     table: Option<&'d DeTable<'d>>,
-    /// Where the section stands.
+    /// Its position in the file.
     pub span: Range<usize>,
 }
 
@@ -168,7 +167,7 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
         }
     }
 
-    /// Says that a required key is absent.
+    /// Reports a missing required key.
     pub fn missing(&mut self, name: &str) {
         let section = self.section;
         let example = self.key(name).map_or("", |key| key.example);
@@ -179,7 +178,7 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
         self.source.error(self.span.clone(), message);
     }
 
-    /// The value of a key names something outside of the file.
+    /// Records a file that the value of a key names.
     pub fn names(&mut self, name: &str, named: Named) {
         let span = self.span_of(name);
         self.source.names(&span, named);
@@ -189,7 +188,7 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
         self.value(name).is_some()
     }
 
-    /// Where a key's value stands, or else the section.
+    /// The position of a key's value, or else of the section.
     pub fn span_of(&self, name: &str) -> Range<usize> {
         self.value(name).map_or(self.span.clone(), Spanned::span)
     }
@@ -203,7 +202,7 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
         self.section.keys.iter().find(|key| key.name == name)
     }
 
-    /// The value of a key, or `None` where it is absent or wrong, which is then on the list.
+    /// Reads a key; `None` if it is absent or wrong. A wrong value is reported.
     pub fn read<T>(
         &mut self,
         name: &str,
@@ -214,7 +213,7 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
             Ok(value) => Some(value),
             Err(why) => {
                 let example = self.key(name).map_or("", |key| key.example);
-                // Where it asks whether something was meant, that is the example.
+                // If the error suggests no correction, it shows the example.
                 let message = if why.ends_with('?') {
                     format!("{name}: {why}")
                 } else {
@@ -255,7 +254,7 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
         self.read(name, |value| duration::read(text(value)?))
     }
 
-    /// A duration with a range of its own.
+    /// Reads a duration with a range of its own.
     pub fn duration_from(&mut self, name: &str, least: &str, most: &str) -> Option<Duration> {
         self.read(name, |value| duration::within(text(value)?, least, most))
     }
@@ -268,19 +267,19 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
         Some(self.source.path(&text))
     }
 
-    /// A file that is read, and has to be there.
+    /// Reads the path of a file that must exist.
     pub fn file(&mut self, name: &str) -> Option<PathBuf> {
         let path = self.path(name)?;
         self.names(name, Named::File(path.clone()));
         Some(path)
     }
 
-    /// A file with a secret, which has to be there.
+    /// Reads the path of a file with a secret, which must exist.
     pub fn secret_file(&mut self, name: &str, readers: SecretReaders) -> Option<PathBuf> {
         self.secret_file_of(name, readers, None)
     }
 
-    /// The same for this user in place of the daemon's.
+    /// The same, for this user in place of the daemon's.
     pub fn secret_file_of(
         &mut self,
         name: &str,
@@ -307,7 +306,7 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
         })
     }
 
-    /// One of some words.
+    /// Reads one of several words.
     pub fn choice<T: Copy>(&mut self, name: &str, words: &[(&'static str, T)]) -> Option<T> {
         self.read(name, |value| {
             let text = text(value)?;
@@ -319,7 +318,7 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
         })
     }
 
-    /// Octal permissions.
+    /// Reads octal permissions.
     pub fn mode(&mut self, name: &str) -> Option<u32> {
         self.read(name, |value| {
             let text = value

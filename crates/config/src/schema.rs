@@ -1,4 +1,4 @@
-//! Every key of the configuration file: one table for reading, for the example and for the page in docs/.
+//! Every key of the configuration file: the one table for the parser, the example and the page in docs/.
 
 mod broker;
 mod gateway;
@@ -6,11 +6,11 @@ mod node;
 mod token;
 mod traces;
 
-/// A section of the file, `[pool]`, or one of many, `[[token]]`.
+/// A section of the file: `[pool]`, or repeated, `[[token]]`.
 pub struct Section {
     /// Its name.
     pub name: &'static str,
-    /// Whether it may stand many times.
+    /// Whether it may occur several times.
     pub repeated: bool,
     /// One sentence.
     pub help: &'static str,
@@ -19,7 +19,7 @@ pub struct Section {
 }
 
 impl Section {
-    /// As it stands in the file: `[pool]`, `[[token]]`.
+    /// Its header in the file: `[pool]`, `[[token]]`.
     pub fn title(&self) -> String {
         if self.repeated {
             format!("[[{}]]", self.name)
@@ -35,9 +35,9 @@ pub struct Key {
     pub name: &'static str,
     /// The example's value, as TOML.
     pub example: &'static str,
-    /// What holds without the key, as TOML or in words.
+    /// The value without the key, as TOML or in words.
     pub default: &'static str,
-    /// Whether the example shows it as a live line; the others stand as comments.
+    /// Whether the example shows it as a live line. Others are comments.
     pub shown: bool,
     /// One sentence.
     pub help: &'static str,
@@ -93,7 +93,7 @@ pub const SECTIONS: &[Section] = &[
                 "policy",
                 r#""least-loaded""#,
                 r#""least-loaded""#,
-                "Who is given an operation: least-loaded, round-robin or first-available.",
+                "How the pool chooses the worker for an operation: least-loaded, round-robin or first-available.",
             ),
             shown(
                 "read_only",
@@ -105,37 +105,37 @@ pub const SECTIONS: &[Section] = &[
                 "queue",
                 "1024",
                 "1024",
-                "Operations that may wait; past it callers are told that the pool is busy.",
+                "The maximum number of waiting operations. If it is reached, the pool refuses further ones as busy.",
             ),
             shown(
                 "deadline",
                 r#""30s""#,
                 r#""30s""#,
-                "How long an operation may take, its waiting included.",
+                "How long an operation may take, including its wait in the queue.",
             ),
             key(
                 "replicas",
                 "2",
                 "2, or 1 in a pool of one",
-                "How many members a new object must reach at once, or it is made on none. If this is not set, a key that no member lets out even wrapped, or that hsmux cannot check, is made on one member.",
+                "How many members must hold a new object at once. If fewer can, it is created on none. Without this setting, a key is created on one member if no member exports it even wrapped, or if hsmux cannot check its copies.",
             ),
             key(
                 "envelope_life",
                 r#""72h""#,
                 r#""168h""#,
-                "How long the journal keeps a new key for a member that is away, wrapped under the member's transport key. After that the member does not get it by itself: `hsmux key list` shows what it lacks. The state folder and one PIN give away what is kept.",
+                "How long the journal keeps a new key, wrapped under a member's transport key, for a member that is away. After that the member does not get the key automatically; `hsmux key list` shows what it lacks. The state folder and one PIN together reveal the keys that are kept.",
             ),
             key(
                 "counted",
                 r#"["pkcs11:object=notary;type=private"]"#,
                 "none",
-                "Keys with a use counter (SmartCard-HSM), which PKCS#11 does not show. A proof would be a use, so they do not prove themselves: `hsmux key verify URI` proves one, by one use on each worker, until that ends.",
+                "Keys with a use counter (SmartCard-HSM), which PKCS#11 does not show. hsmux does not prove them automatically, because each proof counts as a use. `hsmux key verify URI` proves one until the worker ends, with one use on each worker.",
             ),
             key(
                 "watch",
                 "true",
                 "true with [broker], else false",
-                "Watch the members: a process for each looks for keys that other programs add or remove, which are known within a second, and workers that have become slow or blind are replaced while they serve. With hundreds of keys a look takes milliseconds, a few times a second; see operations.md. Takes effect at the start.",
+                "Watch the members. A process for each member finds keys that other programs add or remove, within a second. Workers that have become slow, or no longer see such keys, are replaced while they serve. With hundreds of keys a scan takes milliseconds, a few times a second (operations.md). Takes effect at the start.",
             ),
         ],
     },
@@ -172,7 +172,7 @@ pub const SECTIONS: &[Section] = &[
                 "keys",
                 r#"["pkcs11:object=web"]"#,
                 "all but keys of the broker",
-                "Only objects that match one of these URIs are shown and served. Keys of the broker are so only where a URI names one by `object` or `id`, and for what cannot break the broker's promises (broker.md).",
+                "Show and serve only objects that match one of these URIs. Keys of the broker are included only if a URI names one by `object` or `id`, and only for uses that cannot break the broker's guarantees (broker.md).",
             ),
             key(
                 "read_only",
@@ -184,7 +184,7 @@ pub const SECTIONS: &[Section] = &[
                 "direct",
                 "false",
                 "true",
-                "Let workers of fast tokens serve programs themselves: uses of one key, on a connection of its own.",
+                "Let workers of fast tokens serve programs directly: for uses of one key, on a connection of its own.",
             ),
             shown(
                 "login",
@@ -208,7 +208,7 @@ pub const SECTIONS: &[Section] = &[
                 "worker",
                 r#""/usr/bin/hsmux""#,
                 "the daemon's own executable",
-                "The executable that is started as worker.",
+                "The executable to start as a worker.",
             ),
         ],
     },
@@ -256,7 +256,7 @@ pub const SECTIONS: &[Section] = &[
     Section {
         name: "admin",
         repeated: false,
-        help: "The administration's own listener: root and the daemon's user only, unless others are named.",
+        help: "The listener for administration. By default only root and the daemon's user may connect.",
         keys: &[
             key(
                 "socket",
@@ -280,7 +280,7 @@ pub const SECTIONS: &[Section] = &[
                 "allow_users",
                 r#"["operator"]"#,
                 "none",
-                "Users who may administer besides root and the daemon's user. That alone lets nobody in: they have to reach the socket, too, by `mode = \"0660\"` and a `group` that they and the daemon's user are in.",
+                "Users who may administer besides root and the daemon's user. They also need access to the socket: `mode = \"0660\"` and a `group` that includes them and the daemon's user.",
             ),
         ],
     },
@@ -293,7 +293,7 @@ pub const SECTIONS: &[Section] = &[
                 "mode",
                 r#""daemon""#,
                 r#""daemon""#,
-                "\"daemon\": over the socket; \"embedded\": the pool runs within the application. There, members with `isolation = \"process\"` need threads: to an application that forbids them (CKF_LIBRARY_CANT_CREATE_OS_THREADS) C_Initialize answers CKR_NEED_TO_CREATE_THREADS.",
+                "\"daemon\": over the socket; \"embedded\": the pool runs within the application. Embedded members with `isolation = \"process\"` need threads: if the application forbids them (CKF_LIBRARY_CANT_CREATE_OS_THREADS), C_Initialize returns CKR_NEED_TO_CREATE_THREADS.",
             ),
             key(
                 "socket",
@@ -306,31 +306,31 @@ pub const SECTIONS: &[Section] = &[
     Section {
         name: "audit",
         repeated: false,
-        help: "The audit trail: a JSON line for each administrative act and each change of a token's objects, chained and signed (audit.md). A pool that is embedded (`[module] mode`) keeps none.",
+        help: "The audit trail: a JSON line for each administrative act and each change of a token's objects, chained and signed (audit.md). An embedded pool (`[module] mode`) keeps no trail.",
         keys: &[
             key(
                 "file",
                 r#""state/audit.log""#,
                 r#""audit.log" in the state folder"#,
-                "Where the lines go; only appended to. Its mode is 0600: `hsmux audit` reads the file itself, and so is for root and the daemon's user.",
+                "The file of the trail; the daemon only appends to it. Its mode is 0600. `hsmux audit` reads the file itself, and therefore works only for root and the daemon's user.",
             ),
             key(
                 "keys",
                 "true",
                 "false",
-                "A line for each use of a key, too: by programs, other hosts, the broker's clients and the gateway.",
+                "Record each use of a key as well: by programs, other hosts, the broker's clients and the gateway.",
             ),
             key(
                 "on_failure",
                 r#""stop""#,
                 r#""stop""#,
-                "When the trail cannot be written (a full disk). \"stop\": what has to be recorded is not begun until it can: no administrative act begins, token objects are not changed by programs and, with `keys = true`, keys are not used (CKR_DEVICE_MEMORY, 503); \"continue\": it is done, and lost lines are counted in the trail and in `hsmux status`.",
+                "How to proceed when the trail cannot be written (a full disk). \"stop\": refuse administrative acts, changes of token objects and, with `keys = true`, uses of keys, until it can be written (CKR_DEVICE_MEMORY, 503). \"continue\": proceed, and count lost lines in the trail and in `hsmux status`.",
             ),
             key(
                 "checkpoint",
                 r#""1m""#,
                 r#""1m""#,
-                "How long lines may stay without a signed checkpoint; 10,000 lines have one in any case.",
+                "How long lines may stay without a signed checkpoint. A checkpoint is also written after 10,000 lines.",
             ),
         ],
     },

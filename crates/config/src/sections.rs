@@ -1,4 +1,4 @@
-//! Sections of the file: those that stand once, those that may stand many times.
+//! Sections of the file, single and repeated.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -9,10 +9,10 @@ use toml::de::DeTable;
 use super::reader::{Fields, Source};
 use super::schema::section;
 
-/// A value, and where it stands.
+/// A value, and its position.
 pub type Placed<T> = (T, Range<usize>);
 
-/// Reads a key that must be there.
+/// Reads a required key.
 pub fn required<T>(
     fields: &mut Fields<'_, '_, '_>,
     name: &str,
@@ -24,7 +24,7 @@ pub fn required<T>(
     read(fields)
 }
 
-/// Reads a section that stands at most once; an absent one reads as empty.
+/// Reads a section that occurs at most once; an absent one reads as empty.
 pub fn one<T>(
     source: &mut Source<'_>,
     document: &DeTable<'_>,
@@ -40,7 +40,7 @@ pub fn one<T>(
     read(&mut Fields::new(source, section(name), table, span))
 }
 
-/// Reads each of a section that may stand many times.
+/// Reads each occurrence of a repeated section.
 pub fn many<T>(
     source: &mut Source<'_>,
     document: &DeTable<'_>,
@@ -66,7 +66,7 @@ pub fn many<T>(
         .collect()
 }
 
-/// Says which of some things is the second of its kind.
+/// Reports duplicates.
 pub fn unique<T>(
     source: &mut Source<'_>,
     items: &[T],

@@ -1,4 +1,4 @@
-//! Each `[[site]]`: what the gateway serves under some names.
+//! Each `[[site]]`: names that the gateway serves.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,45 +10,45 @@ use super::acme::{Acme, acme};
 use super::behind::{Behind, behind};
 use super::reader::{Fields, Named, text};
 
-/// `[[site]]`: what is served under some names.
+/// `[[site]]`: names with their certificates and back ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Site {
-    /// Names in lower case, where a first label may be `*`; `*` alone is every other name and none.
+    /// Names in lower case; the first label may be `*`. `*` alone matches all other names, and clients that send none.
     pub names: Vec<String>,
-    /// At least one.
+    /// Its certificates, at least one.
     pub certificates: Vec<Certificate>,
-    /// What is behind it.
+    /// Its back ends.
     pub behind: Behind,
-    /// Who answers ACME's challenges for its names; `None`: as for others.
+    /// Where ACME's challenges for its names are answered; `None`: as in `[gateway]`.
     pub acme: Option<Acme>,
     /// Whether HTTP/2 is offered.
     pub http2: bool,
-    /// Protocols that a connection of HTTP/1.1 may become.
+    /// Protocols to which an HTTP/1.1 connection may be upgraded.
     pub upgrades: Vec<String>,
-    /// How long a backend may take to begin its answer.
+    /// How long a back end may take to begin its answer.
     pub backend_timeout: Duration,
-    /// Seconds of Strict-Transport-Security; 0: none.
+    /// Seconds of Strict-Transport-Security; 0: the header is not sent.
     pub hsts: u64,
-    /// Whether clients show certificates.
+    /// Client certificates, if they are requested.
     pub clients: Option<Clients>,
-    /// Whether RSA keys of less than 2048 bits are served.
+    /// Whether RSA keys of less than 2048 bits are permitted.
     pub allow_rsa_1024: bool,
 }
 
 /// A certificate of a site.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Certificate {
-    /// The certificate, and in a file those that lead to its root.
+    /// The certificate; a file also has its chain.
     pub chain: Place,
-    /// Its private key; `None`: the pool's key with the certificate's public half.
+    /// Its private key; `None`: the pool's key with the certificate's public key.
     pub key: Option<Place>,
     /// Its OCSP response, DER.
     pub ocsp: Option<PathBuf>,
 }
 
-/// Where a certificate or a key is.
+/// The source of a certificate or key.
 #[derive(Clone, PartialEq, Eq, Debug)]
-// A handful of them exist, in the configuration.
+// Few exist, in the configuration only.
 #[allow(clippy::large_enum_variant)]
 pub enum Place {
     /// A PEM file.
@@ -57,18 +57,18 @@ pub enum Place {
     Pool(Uri),
 }
 
-/// Whose certificates clients show.
+/// Verification of client certificates.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Clients {
     /// PEM: the roots.
     pub roots: PathBuf,
-    /// PEM or DER: which certificates are revoked; none: that is not looked at.
+    /// PEM or DER: revocation lists; empty: revocation is not checked.
     pub lists: Vec<PathBuf>,
-    /// Whether a client without one is refused.
+    /// Whether a client without a certificate is refused.
     pub required: bool,
 }
 
-/// A site; `awaited`: its certificates may come later.
+/// Reads a site; `awaited`: its certificates may come later.
 pub fn site(fields: &mut Fields<'_, '_, '_>, awaited: bool) -> Option<Site> {
     let names = fields.list("names", |value| name(text(value)?));
     let acme = acme(fields);
@@ -141,7 +141,7 @@ pub(super) fn revocation_lists(fields: &mut Fields<'_, '_, '_>, has_ca: bool) ->
     files
 }
 
-/// A host name with ASCII characters, or with `*` as its first label, or `*`.
+/// Checks a host name of ASCII characters; its first label, or the whole, may be `*`.
 fn name(name: &str) -> Result<String, String> {
     let lower = name.to_ascii_lowercase();
     let labels = lower.strip_prefix("*.").unwrap_or(&lower);
@@ -157,7 +157,7 @@ fn name(name: &str) -> Result<String, String> {
     ))
 }
 
-/// The name of a protocol (RFC 9110, section 7.8), and perhaps its version.
+/// Checks the name of a protocol (RFC 9110, section 7.8), with an optional version.
 fn protocol(name: &str) -> Result<String, String> {
     let lower = name.to_ascii_lowercase();
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
@@ -181,7 +181,7 @@ fn certificates(fields: &mut Fields<'_, '_, '_>, awaited: bool) -> Option<Vec<Ce
     let chains = places(fields, "certificates", Class::CERTIFICATE, |_, file| {
         named(file)
     });
-    // Files that belong to a later certificate are read together with it.
+    // A key or OCSP response of a certificate that comes later is read together with it.
     let beside = |at: usize, named: Named| match chains.iter().flatten().nth(at) {
         Some(Place::File(chain)) if awaited => Named::Beside(Box::new(named), chain.clone()),
         _ => named,
@@ -213,7 +213,7 @@ fn certificates(fields: &mut Fields<'_, '_, '_>, awaited: bool) -> Option<Vec<Ce
     Some(certificates.collect())
 }
 
-/// Files and objects of the pool; `named` is told which of them it is, from 0.
+/// Reads files and objects of the pool; `named` gets the index of each, from 0.
 fn places(
     fields: &mut Fields<'_, '_, '_>,
     name: &str,
@@ -226,14 +226,14 @@ fn places(
     Some(placed.collect())
 }
 
-/// A file with a secret, or an object of the pool.
+/// Reads a file with a secret, or an object of the pool.
 pub fn place(fields: &mut Fields<'_, '_, '_>, name: &str, class: Class) -> Option<Place> {
     let read = fields.read(name, |value| file_or_uri(text(value)?, class))?;
     let secret = |file| Named::Secret(file, SecretReaders::Owner, None);
     Some(found(fields, name, read, secret))
 }
 
-/// A file's path as it is written, or an object of the pool.
+/// The unresolved path of a file, or an object of the pool.
 fn file_or_uri(text: &str, class: Class) -> Result<Result<Uri, String>, String> {
     if !text.starts_with("pkcs11:") {
         return Ok(Err(text.to_owned()));
@@ -269,7 +269,7 @@ fn found(
     }
 }
 
-/// Files, as [`places`].
+/// Reads files, as [`places`].
 fn paths(
     fields: &mut Fields<'_, '_, '_>,
     name: &str,

@@ -160,7 +160,7 @@ fn the_example_is_good_and_so_is_every_key_of_it() {
     let lines = [example(), &full_example()].concat();
     let wide = lines.lines().find(|line| line.chars().count() > 100);
     assert_eq!(wide, None);
-    // The comments of the long one are keys too: all but those that contradict the shown ones.
+    // Commented keys of the full example are valid as well, except those that contradict the shown ones.
     let all: String = full_example()
         .lines()
         .map(|line| line.strip_prefix('#').unwrap_or(line))
@@ -217,7 +217,6 @@ fn the_file_system_is_looked_at_by_check_only() {
     let shared = severity(&found, 0, "applications log in with the PIN of hsm1");
     assert_eq!(shared, Severity::Warning);
 
-    // A mistake elsewhere hides nothing of this.
     let bad = GOOD.replace("queue = 1024", "quue = 1024");
     std::fs::write(&file, bad).unwrap();
     let lines: Vec<_> = check(&file).iter().map(|mistake| mistake.line).collect();

@@ -1,4 +1,4 @@
-//! `[traces]`: where spans go, of what programs and clients ask for.
+//! `[traces]`: where spans of requests are sent.
 
 use std::path::PathBuf;
 
@@ -6,19 +6,18 @@ use toml::de::DeValue;
 
 use super::reader::{Fields, text};
 
-/// A collector of traces (OpenTelemetry), and which requests it gets.
+/// A collector of traces (OpenTelemetry), and the share of requests that it gets.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Traces {
     /// Its base URL: spans go to `v1/traces` below it, as OTLP over HTTP.
     pub endpoint: String,
-    /// PEM: the roots that its certificate may lead to; `None`: the system's.
+    /// PEM: the roots that its certificate must lead to; `None`: the system's.
     pub ca: Option<PathBuf>,
-    /// The share of requests whose caller has not decided, from 0 to 1; `None`: as the environment says,
-    /// or all.
+    /// The share of requests to trace if the caller has not decided, from 0 to 1; `None`: by the environment, or all.
     pub sample: Option<f64>,
 }
 
-/// `None` without an endpoint, which is then among the mistakes.
+/// Returns `None` without an endpoint, and reports the mistake.
 pub fn traces(fields: &mut Fields<'_, '_, '_>) -> Option<Traces> {
     if !fields.has("endpoint") {
         fields.missing("endpoint");
@@ -38,14 +37,14 @@ pub fn traces(fields: &mut Fields<'_, '_, '_>) -> Option<Traces> {
     })
 }
 
-/// A URL to which a path can be added, without its last `/`.
+/// Parses a base URL, without its last `/`.
 fn base(url: &str) -> Result<&str, String> {
     let schemes = ["http://", "https://"];
     let rest = schemes.iter().find_map(|scheme| url.strip_prefix(scheme));
     let rest = rest.ok_or_else(|| format!("{url:?} begins neither with http: nor with https:"))?;
     let host = rest.split('/').next().unwrap_or_default();
     if host.contains('@') {
-        // It would stand in the log.
+        // Credentials in the URL would appear in the log.
         return Err("the URL has a user in it; use OTEL_EXPORTER_OTLP_HEADERS".into());
     }
     let port = match host.rsplit_once(':') {

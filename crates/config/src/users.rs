@@ -2,7 +2,7 @@
 
 use nix::unistd::{Group, Uid, User as Entry};
 
-/// A user as the configuration names one.
+/// A user, by name or number in the configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum User {
     /// By name.
@@ -12,7 +12,7 @@ pub enum User {
 }
 
 impl User {
-    /// The user id, if there is such a user.
+    /// Its user id, if it exists.
     pub fn id(&self) -> Option<u32> {
         match self {
             Self::Id(id) => Some(*id),
@@ -20,7 +20,7 @@ impl User {
         }
     }
 
-    /// The user's home, if there is such a user.
+    /// Its home, if it exists.
     pub fn home(&self) -> Option<std::path::PathBuf> {
         let entry = match self {
             Self::Id(id) => Entry::from_uid((*id).into()),
@@ -39,7 +39,7 @@ impl std::fmt::Display for User {
     }
 }
 
-/// A user's number and that of its main group, as a process has them.
+/// A user's id and main group id, for a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Account {
     /// The user id.
@@ -49,7 +49,7 @@ pub struct Account {
 }
 
 impl User {
-    /// Its entry among the users of this host, if it is there.
+    /// Its entry in the user database of this host, if any.
     pub fn account(&self) -> Option<Account> {
         let entry = match self {
             Self::Id(id) => Entry::from_uid(Uid::from_raw(*id)),

@@ -1,9 +1,9 @@
-//! Questions at the terminal before a command does something that is final, or that users of the pool notice.
+//! Questions at the terminal before a command does something final, or something that users of the pool notice.
 
 use std::io::{IsTerminal, Write};
 
-/// Goes on if `--yes` was given, or if somebody at the terminal says so. `what` is a sentence's beginning, as
-/// "deleting from all members"; `question` ends without a mark.
+/// Succeeds with `--yes`, or if the user at the terminal agrees. `what` starts a sentence, such as
+/// "deleting from all members"; `question` has no question mark.
 pub fn consent(yes: bool, what: &str, question: &str) -> anyhow::Result<()> {
     if yes {
         return Ok(());
@@ -17,7 +17,7 @@ pub fn consent(yes: bool, what: &str, question: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Goes on if somebody at the terminal types `name`. `refusal` names the option to give where there is no terminal;
+/// Succeeds if the user at the terminal types `name`. `refusal` names the option for use without a terminal;
 /// `undone` says that nothing has happened.
 pub fn typed(name: &str, question: &str, refusal: &str, undone: &str) -> anyhow::Result<()> {
     anyhow::ensure!(std::io::stdin().is_terminal(), "{refusal}; {undone}");
@@ -26,8 +26,8 @@ pub fn typed(name: &str, question: &str, refusal: &str, undone: &str) -> anyhow:
     Ok(())
 }
 
-/// Says what is lost with a token or card, and has its name typed unless `yes`. The name is the first of `names` that is
-/// not empty: its label, or else what identifies it.
+/// Reports the loss and asks for the token's or card's name, unless `yes`. The name is the first in `names` that is
+/// not empty: its label, or else an identifier.
 pub fn erasure(yes: bool, kind: &str, names: &[&str], lost: &str) -> anyhow::Result<()> {
     eprintln!("to be erased: {lost}");
     if yes {
@@ -42,7 +42,7 @@ pub fn erasure(yes: bool, kind: &str, names: &[&str], lost: &str) -> anyhow::Res
     )
 }
 
-/// A line from the terminal, without the spaces around it.
+/// Reads a line from the terminal, without surrounding spaces.
 pub fn answer(question: &str) -> anyhow::Result<String> {
     print!("{question}");
     std::io::stdout().flush()?;

@@ -1,4 +1,4 @@
-//! What every command shares: which configuration, which daemon, which form of output.
+//! Common options of all commands: the configuration, the daemon, the output format.
 
 use std::path::PathBuf;
 
@@ -31,21 +31,21 @@ impl Context {
             .unwrap_or_else(hsmux_config::default_path)
     }
 
-    /// The configuration; all mistakes are in the error.
+    /// Reads the configuration; the error has all mistakes.
     pub fn load(&self) -> anyhow::Result<Config> {
         hsmux_config::load(&self.file()).map_err(|mistakes| wrong(&mistakes))
     }
 
-    /// The configuration as far as it can be read, for commands that a running daemon serves: it goes on with what
-    /// it read before.
+    /// Reads the configuration as far as possible, for commands that a running daemon serves:
+    /// the daemon keeps its last valid configuration.
     pub fn draft(&self) -> anyhow::Result<Draft> {
         hsmux_config::draft(&self.file()).map_err(|mistake| wrong(&[mistake]))
     }
 
-    /// Whether a daemon runs. Not to know it is an error: who takes it for absent works on cards that it uses.
+    /// Whether a daemon runs. If that is unknown it is an error, because the daemon may be using the cards.
     pub fn is_served(&self) -> anyhow::Result<bool> {
         let draft = self.draft()?;
-        // Mistakes may be why the folder is none.
+        // Mistakes may have changed the state folder.
         let held = StateLock::is_held(&draft.config.state);
         if matches!(held, Ok(true)) {
             return Ok(true);
@@ -58,8 +58,8 @@ impl Context {
         Err(wrong(&draft.mistakes).context(unknown))
     }
 
-    /// The state folder of a command that needs no configuration: that of the configuration, if there
-    /// is one. A broken one is an error, for PINs may be on record in its folder.
+    /// The state folder of a command that needs no configuration: the configured one, if there is a configuration.
+    /// An invalid configuration is an error, because the folder may have records of PINs.
     pub fn state(&self) -> anyhow::Result<PathBuf> {
         if self.file().exists() {
             return Ok(self.load()?.state);
@@ -68,11 +68,11 @@ impl Context {
         hsmux_config::default_state().ok_or_else(|| Exit::Usage.because(missing))
     }
 
-    /// A connection to the daemon's administration.
+    /// Connects to the daemon's administration.
     pub fn admin(&self) -> anyhow::Result<AdminClient> {
         let draft = self.draft()?;
         AdminClient::of(&draft.config).map_err(|error| {
-            // The wrong socket may be one of the mistakes.
+            // The socket may be wrong because of a mistake.
             if !draft.mistakes.is_empty() {
                 return wrong(&draft.mistakes).context(error);
             }
@@ -90,7 +90,7 @@ impl Context {
         })
     }
 
-    /// Who puts on the audit trail what this command does by itself.
+    /// The recorder of this command's actions in the audit trail.
     fn recorder(&self) -> anyhow::Result<Recorder> {
         if self.is_served()? {
             return Ok(Recorder::daemon(self.admin()?));
@@ -98,8 +98,7 @@ impl Context {
         Ok(Recorder::own(&self.load()?)?)
     }
 
-    /// Does something by itself, of which the audit trail has a line before and one after it: where there is a
-    /// configuration, for without one there is no trail.
+    /// Runs an action with a line in the audit trail before and after it. Without a configuration there is no trail.
     pub fn recorded<T>(
         &self,
         deed: &Deed,
@@ -108,7 +107,7 @@ impl Context {
         self.recorded_as(deed, work, |_| Stage::Done)
     }
 
-    /// The same with something that may come through and not be whole: `stage` says how it ended.
+    /// The same for an action that may succeed partially; `stage` returns its outcome.
     pub fn recorded_as<T>(
         &self,
         deed: &Deed,
@@ -126,7 +125,7 @@ impl Context {
             Ok(value) => stage(value),
             Err(error) => Stage::Failed(format!("{error:#}")),
         };
-        // Looked for anew: a daemon may have started or ended meanwhile.
+        // Checked again, because a daemon may have started or ended meanwhile.
         let recorder = self.recorder();
         let told = recorder.and_then(|recorder| Ok(recorder.tell(deed, stage)?));
         let Err(untold) = told else {
@@ -139,13 +138,13 @@ impl Context {
         }
     }
 
-    /// One question to the daemon.
+    /// Sends one request to the daemon.
     pub fn ask(&self, request: &Request) -> anyhow::Result<Response> {
         Ok(self.admin()?.ask(request)?)
     }
 }
 
-/// All mistakes of the configuration in one error.
+/// Combines all mistakes of the configuration in one error.
 fn wrong(mistakes: &[Mistake]) -> anyhow::Error {
     let mut lines: Vec<_> = mistakes.iter().map(Mistake::to_string).collect();
     lines.push("hsmux config example prints a file to start from".into());

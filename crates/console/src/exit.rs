@@ -2,27 +2,27 @@
 
 use std::process::ExitCode;
 
-/// What scripts are told; documented in `hsmux --help`.
+/// Exit codes for scripts; documented in `hsmux --help`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exit {
-    /// All is well.
+    /// Success.
     Done = 0,
-    /// It failed.
+    /// Failure.
     Failed = 1,
-    /// The arguments or the configuration are wrong.
+    /// Wrong arguments or configuration.
     Usage = 2,
-    /// It works, but not all of it does.
+    /// Partial success.
     Degraded = 3,
-    /// The daemon is not reached.
+    /// The daemon cannot be reached.
     NoDaemon = 4,
 }
 
-/// An error that knows its exit code.
+/// An error with an exit code.
 #[derive(Debug)]
 pub struct Coded {
     /// The code.
     pub exit: Exit,
-    /// What went wrong.
+    /// The message.
     pub message: String,
 }
 
@@ -35,7 +35,7 @@ impl std::fmt::Display for Coded {
 impl std::error::Error for Coded {}
 
 impl Exit {
-    /// The code of an error; 1 where it does not say.
+    /// The exit code of an error; 1 by default.
     pub fn of(error: &anyhow::Error) -> Self {
         error
             .downcast_ref::<Coded>()
@@ -53,7 +53,7 @@ impl Exit {
     }
 }
 
-/// The exit code of what a program has done. An error is told first.
+/// The exit code of a program. Prints an error first.
 pub fn tell(done: anyhow::Result<Exit>) -> ExitCode {
     let exit = done.unwrap_or_else(|error| {
         eprintln!("hsmux: {error:#}");

@@ -1,4 +1,4 @@
-//! Which keys a command is about: a PKCS#11 URI, or its parts as options.
+//! The keys of a command: a PKCS#11 URI, or its parts as options.
 
 use clap::Args;
 use hsmux_token::{Class, Uri, UriError};
@@ -15,7 +15,7 @@ pub struct KeyChoice {
     parts: KeyParts,
 }
 
-/// The parts of a URI. A command that takes the URI itself as an option has these beside it.
+/// The parts of a URI, for commands that have the URI itself as an option.
 #[derive(Args, Clone, Debug, Default)]
 pub struct KeyParts {
     /// CKA_LABEL, in place of a URI
@@ -29,10 +29,10 @@ pub struct KeyParts {
     class: Option<Class>,
 }
 
-/// The key under which others travel.
+/// The wrapping key of copies.
 #[derive(Args, Clone, Debug)]
 pub struct WrappingKey {
-    /// The AES key under which keys travel; both members hold it [default: a key of the target's own]
+    /// The AES key that wraps copied keys; both members hold it [default: a key of the target's own]
     #[arg(id = "wrapping_key", long = "wrapping-key", value_name = "URI")]
     uri: Option<Uri>,
     /// CKA_LABEL of that key, in place of a URI
@@ -58,12 +58,12 @@ impl std::str::FromStr for Id {
 }
 
 impl KeyChoice {
-    /// The URI, or nothing if the user named nothing.
+    /// The URI; `None` if the user gave neither.
     pub fn uri(&self) -> anyhow::Result<Option<Uri>> {
         self.parts.with(self.uri.as_ref())
     }
 
-    /// The URI of a command that needs one.
+    /// The URI, for commands that require one.
     pub fn required(&self) -> anyhow::Result<Uri> {
         self.uri()?
             .ok_or_else(|| usage("no key is named: give a PKCS#11 URI, or --label, --id or --type"))
@@ -71,7 +71,7 @@ impl KeyChoice {
 }
 
 impl KeyParts {
-    /// The URI with these parts, or nothing if the user named nothing.
+    /// The URI with these parts; `None` if the user gave neither.
     pub fn with(&self, uri: Option<&Uri>) -> anyhow::Result<Option<Uri>> {
         let Self { label, id, class } = self;
         if uri.is_none() && label.is_none() && id.is_none() && class.is_none() {
@@ -87,7 +87,7 @@ impl KeyParts {
 }
 
 impl WrappingKey {
-    /// Its URI, or nothing if the user named none.
+    /// Its URI; `None` if the user gave none.
     pub fn uri(&self) -> anyhow::Result<Option<Uri>> {
         let Self { uri, label, id } = self;
         if uri.is_none() && label.is_none() && id.is_none() {

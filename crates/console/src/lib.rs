@@ -1,5 +1,5 @@
-//! What the programs `hsmux` and `hsmux-lab` show to a person: tables, errors and exit codes, questions and PIN prompts.
-//! It holds no command: what one program alone does is in that program.
+//! Interaction of `hsmux` and `hsmux-lab` with users: tables, errors, exit codes, questions and PIN prompts.
+//! It has no commands: those belong to the programs.
 
 pub mod consent;
 pub mod context;

@@ -10,16 +10,16 @@ use anyhow::Context as _;
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width, presets};
 use serde::Serialize;
 
-/// The width of a table if no terminal says another.
+/// The width of a table without a terminal.
 const WIDTH: u16 = 80;
 
-/// Blanks between two columns.
+/// Spaces between two columns.
 const GAP: u16 = 2;
 
-/// A column of ids is no narrower: ids of 20 bytes are copied in one piece.
+/// The minimum width of a column of ids: ids of 20 bytes can be copied in one piece.
 const ID: u16 = 40;
 
-/// Other columns are no narrower before ids are wrapped, and after that.
+/// Minimum widths of other columns, before and after ids are wrapped.
 const READABLE: [u16; 2] = [8, 6];
 
 /// Prints a table without lines.
@@ -44,7 +44,7 @@ pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) {
     }
 }
 
-/// The width that `COLUMNS` or the terminal says.
+/// The width from `COLUMNS` or the terminal.
 fn width() -> u16 {
     let set = std::env::var("COLUMNS")
         .ok()
@@ -58,8 +58,8 @@ fn width() -> u16 {
     known.unwrap_or(WIDTH)
 }
 
-/// The width of each column, of which `natural` is the widest content. If they do not fit, all others shrink before the
-/// column of ids does. A table that cannot shrink any more is wider than `width`: nothing is cut.
+/// The width of each column; `natural` are the widest contents. Other columns shrink before the column of ids.
+/// If the minimum widths exceed `width`, the table is wider: nothing is cut.
 fn arrange(natural: &[u16], id: Option<usize>, width: u16) -> Vec<u16> {
     let total = |widths: &[u16]| widths.iter().copied().fold(0, u16::saturating_add);
     let gaps =
@@ -76,7 +76,7 @@ fn arrange(natural: &[u16], id: Option<usize>, width: u16) -> Vec<u16> {
     let mut steps = steps.into_iter();
     let fitting = steps.find(|widths| total(widths) <= room);
     let mut widths = fitting.unwrap_or_else(|| least(ID, narrow));
-    // The narrowest of those that lack room grow first.
+    // The narrowest of the columns that lack space grow first.
     for _ in total(&widths)..room {
         let short = (0..natural.len()).filter(|&at| widths[at] < natural[at]);
         let Some(narrowest) = short.min_by_key(|&at| widths[at]) else {
@@ -87,7 +87,7 @@ fn arrange(natural: &[u16], id: Option<usize>, width: u16) -> Vec<u16> {
     widths
 }
 
-/// Prints a document: as it is, or as one string of JSON.
+/// Prints a document as text, or as a JSON string.
 pub fn document(text: &str, as_json: bool) -> anyhow::Result<()> {
     if as_json {
         return json(&text);
@@ -102,7 +102,7 @@ pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints a measurement's report, and writes its page if there is to be one.
+/// Prints a measurement's report, and writes its page if requested.
 pub fn report(
     report: &(impl Serialize + Display),
     as_json: bool,
@@ -121,7 +121,7 @@ pub fn report(
     Ok(())
 }
 
-/// Microseconds for people.
+/// Formats microseconds.
 pub fn micros(us: u64) -> String {
     match us {
         0 => "-".into(),
@@ -131,7 +131,7 @@ pub fn micros(us: u64) -> String {
     }
 }
 
-/// Seconds after 1970 for people, in UTC.
+/// Formats seconds after 1970 in UTC.
 pub fn time(seconds: u64) -> String {
     let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
     humantime::format_rfc3339_seconds(at).to_string()

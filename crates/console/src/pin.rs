@@ -1,4 +1,4 @@
-//! PINs on the command line: by their place, never by themselves.
+//! PINs on the command line: always by their source, never by value.
 
 use std::convert::Infallible;
 use std::io::Read;
@@ -10,10 +10,10 @@ use hsmux_token::Secret;
 
 use crate::exit::Exit;
 
-/// Bytes that are read from a descriptor: a frame with a PIN has as many at most.
+/// The maximum that is read from a descriptor, like that of a frame with a PIN.
 const LONGEST: usize = 4 << 10;
 
-/// Where a PIN comes from: `file:PATH`, `env:NAME`, `fd:NUMBER` or `prompt`.
+/// The source of a PIN: `file:PATH`, `env:NAME`, `fd:NUMBER` or `prompt`.
 #[derive(Clone, Debug)]
 pub enum PinArg {
     /// As in the configuration.
@@ -22,7 +22,7 @@ pub enum PinArg {
     Descriptor(u32),
     /// Asked for at the terminal.
     Prompt,
-    /// Something else, most likely the PIN itself: not kept, and not repeated in an error.
+    /// Another text, probably the PIN itself: it is neither stored nor repeated in an error.
     Other,
 }
 
@@ -56,7 +56,7 @@ impl PinArg {
                 Ok(Secret::new(pin.into_bytes()))
             }
             Self::Descriptor(number) => {
-                // Grown in place, it would leave parts of the PIN behind.
+                // A growing buffer would leave copies of the PIN behind.
                 let mut bytes = Vec::with_capacity(LONGEST);
                 std::fs::File::open(format!("/proc/self/fd/{number}"))
                     .and_then(|file| file.take(LONGEST as u64).read_to_end(&mut bytes))

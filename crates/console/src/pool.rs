@@ -1,4 +1,4 @@
-//! The pool, as a program has it that logs in.
+//! The pool for a program that logs in.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use hsmux_token::{Kind, Secret, Token};
 
 use crate::exit::Exit;
 
-/// Connects to the daemon that runs. Without a PIN it takes that of the listener, or of the first member that has one.
+/// Connects to the running daemon. The default PIN is that of the listener, or of the first member that has one.
 pub fn connect(config: &Config, pin: Option<Secret>) -> anyhow::Result<Arc<dyn Token>> {
     let socket = &config.module.socket;
     let listener = config.listeners.iter().find(|l| l.socket.path == *socket);

@@ -1,4 +1,4 @@
-//! The programs of hsmux that start each other.
+//! Programs of hsmux that start each other.
 
 use std::path::PathBuf;
 

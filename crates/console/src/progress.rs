@@ -1,10 +1,10 @@
-//! A sign of life for what takes long.
+//! Progress displays for long actions.
 
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A spinner with the time that has gone, on a terminal only; it goes with the answer.
+/// A spinner with the elapsed time, on a terminal only; removed at the end.
 pub fn spinner(message: impl Into<String>) -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}");
     let bar = ProgressBar::new_spinner().with_message(message.into());
@@ -15,7 +15,7 @@ pub fn spinner(message: impl Into<String>) -> ProgressBar {
     bar
 }
 
-/// A bar over the bytes of files, with an estimate of what is left.
+/// A bar of bytes, with an estimate of the remaining time.
 pub fn bytes(count: u64, message: impl Into<String>) -> ProgressBar {
     styled(
         count,
@@ -24,7 +24,7 @@ pub fn bytes(count: u64, message: impl Into<String>) -> ProgressBar {
     )
 }
 
-/// A bar over so many things, with an estimate of what is left.
+/// A bar of items, with an estimate of the remaining time.
 pub fn bar(count: u64, message: impl Into<String>) -> ProgressBar {
     styled(count, message, "{msg} {wide_bar} {pos}/{len}, {eta} left")
 }

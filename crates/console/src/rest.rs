@@ -1,4 +1,4 @@
-//! Members that rest while a command works on them, and no longer, however the command ends.
+//! Parks members while a command works on them, and resumes them however the command ends.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -8,12 +8,12 @@ use anyhow::Context as _;
 
 use crate::context::Context;
 
-/// A process of its own that puts members back into service when this one has ended, killed or not: then its
-/// standard input ends. Dropped, it ends without doing anything.
+/// A process that resumes members when this one ends, even if killed: then its standard input ends.
+/// On drop it ends without an action.
 pub struct Rest(Child);
 
 impl Rest {
-    /// To be there before the first member is parked. `hsmux` is that program.
+    /// Start it before the first member is parked. `hsmux` is the program to run.
     pub fn of(hsmux: &Path, context: &Context, members: &[String]) -> anyhow::Result<Self> {
         let process = Command::new(hsmux)
             .arg("--config")
@@ -22,7 +22,7 @@ impl Rest {
             .args(members)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            // Ctrl+C at the terminal means the command, and not what follows it.
+            // Ctrl+C at the terminal is for the command, not for this process.
             .process_group(0)
             .spawn();
         let process = process.context("the process that puts members back cannot be started");

@@ -1,4 +1,4 @@
-//! Commands of each program about itself: `completions` and `man`.
+//! Commands about a program itself: `completions` and `man`.
 
 use std::path::PathBuf;
 
@@ -20,12 +20,12 @@ pub struct Completions {
 /// Options of `man`.
 #[derive(Args, Debug)]
 pub struct Man {
-    /// The folder; it is made if it is not there
+    /// The folder; created if missing
     folder: PathBuf,
 }
 
 impl Completions {
-    /// Prints the completions of the program that reads `command`.
+    /// Prints the shell completions of `command`.
     pub fn run(self, context: &Context, mut command: Command) -> anyhow::Result<Exit> {
         let mut script = Vec::new();
         let program = command.get_name().to_owned();
@@ -36,7 +36,7 @@ impl Completions {
 }
 
 impl Man {
-    /// Writes the pages of the program that reads `command`.
+    /// Writes the manual pages of `command`.
     pub fn run(self, context: &Context, command: Command) -> anyhow::Result<Exit> {
         let folder = || self.folder.display().to_string();
         std::fs::create_dir_all(&self.folder).with_context(folder)?;
@@ -48,8 +48,8 @@ impl Man {
     }
 }
 
-/// Every visible command without subcommands: how it is typed, and the end of its help. `typed` is that of `command`.
-/// Tests see that each help has an example.
+/// Every visible command without subcommands: its full name, and the end of its help. `typed` is the name of `command`.
+/// Tests check that each help has an example.
 pub fn leaves(command: &Command, typed: &str) -> Vec<(String, String)> {
     if command.is_hide_set() {
         return Vec::new();

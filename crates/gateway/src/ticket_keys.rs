@@ -2,7 +2,7 @@
 //! that every server of a cluster resumes what another has begun, and that change while it serves.
 //!
 //! BoringSSL takes them by a callback that is `unsafe` to give, and sends tickets before the first write by a call that
-//! is `unsafe`, too. ARCHITECTURE.md ("What must stay true") has the reasons.
+//! is `unsafe` as well. docs/internals/unsafe.md has the reasons.
 
 mod callback;
 mod key;

@@ -23,19 +23,19 @@ use crate::exit::Exit;
 pub enum Bench {
     /// Evaluate signatures by one key: throughput, latencies, CPU and memory of every process
     Sign(Box<sign::Sign>),
-    /// Measure throughput against the number of members
+    /// Measure throughput by the number of members
     Scale(scale::Scale),
-    /// Make so many signatures that it takes hours, verify each; interrupted, it goes on where it was
+    /// Make and verify signatures for hours; an interrupted run continues
     BurnIn(Box<burn_in::BurnIn>),
     /// Compare ways to the same token side by side, by their ratios
     Compare(compare::Compare),
-    /// Ask a service of the Transit dialect over HTTP: the broker, OpenBao, Vault
+    /// Load a service with the Transit API over HTTP: the broker, OpenBao, Vault
     Http(Box<http::Http>),
-    /// Ask a web server over TLS as siege does, a new connection and a full handshake for each hit
+    /// Load a web server over TLS like siege, with a new connection and a full handshake for each hit
     Tls(Box<tls::Tls>),
-    /// Measure a table of a web cluster's cells over TLS, beside what was published
+    /// Measure a table of a web cluster's cells over TLS, beside published figures
     Matrix(matrix::Matrix),
-    /// Measure what it costs that other programs add and remove keys, beside what was published
+    /// Measure the cost of key changes by other programs, beside published figures
     Churn(churn::Churn),
 }
 
@@ -70,7 +70,7 @@ mod tests {
         Line::try_parse_from(line.split_whitespace()).is_ok()
     }
 
-    /// `scale` measures the daemon and `compare` what `--of` says: neither has another target.
+    /// `scale` always measures the daemon, and `compare` the targets of `--of`: neither has another target.
     #[test]
     fn an_option_that_would_change_nothing_does_not_parse() {
         let targets = [

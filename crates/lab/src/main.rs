@@ -1,5 +1,5 @@
-//! The program `hsmux-lab`: measurements and virtual cards. `hsmux bench` and `hsmux vcard` start it. It may not hold
-//! what serves programs in production.
+//! The program `hsmux-lab`: measurements and virtual cards. `hsmux bench` and `hsmux vcard` start it.
+//! It must not contain code that serves programs in production.
 
 mod bench;
 mod vcard;
@@ -15,7 +15,7 @@ use hsmux_console::{
 use crate::context::Context;
 use crate::exit::Exit;
 
-/// hsmux-lab has the commands of hsmux that measure, and virtual cards: production hosts need neither.
+/// hsmux-lab has the commands of hsmux for measurements and virtual cards, which production hosts do not need.
 #[derive(Parser, Debug)]
 #[command(
     name = "hsmux-lab",
@@ -24,7 +24,7 @@ use crate::exit::Exit;
     max_term_width = 100,
     after_help = "hsmux bench and hsmux vcard start this program. It finds hsmux in its own folder.\n\
         hsmux --help has the exit codes.\n\n\
-        hsmux-lab help COMMAND says more of each."
+        hsmux-lab help COMMAND describes each."
 )]
 struct Cli {
     #[command(flatten)]
@@ -34,13 +34,13 @@ struct Cli {
 }
 
 #[derive(Subcommand, Debug)]
-// One of it exists, on the stack of `main`.
+// Only one exists, on the stack of `main`.
 #[allow(clippy::large_enum_variant)]
 enum Command {
     /// Measure signatures, scaling, services and web servers
     #[command(subcommand)]
     Bench(bench::Bench),
-    /// Virtual SmartCard-HSMs, for tests and for trying things out: they protect nothing
+    /// Run virtual SmartCard-HSMs for tests and training; they protect nothing
     #[command(subcommand)]
     Vcard(vcard::Vcard),
     /// Print the completions of a shell
@@ -55,7 +55,7 @@ enum Command {
 
 fn main() -> ExitCode {
     memory::refuse_huge_pages();
-    // It speaks with its parent only.
+    // A child process for its parent only.
     if std::env::args_os()
         .nth(1)
         .is_some_and(|first| first == bench::part::COMMAND)
@@ -66,9 +66,9 @@ fn main() -> ExitCode {
 }
 
 impl Cli {
-    /// Does what the arguments say.
+    /// Runs the command.
     fn run(self) -> anyhow::Result<Exit> {
-        // `hsmux bench ... | head` ends quietly.
+        // Lets `hsmux bench ... | head` end quietly.
         sigpipe::reset();
         let context = &self.context;
         match self.command {
@@ -79,7 +79,7 @@ impl Cli {
         }
     }
 
-    /// The commands, of which the manual says how they are typed.
+    /// The commands as users type them, for the manual.
     fn as_typed() -> clap::Command {
         ["bench", "vcard"]
             .into_iter()
@@ -89,7 +89,7 @@ impl Cli {
     }
 }
 
-/// The program `hsmux`, which does what a measurement needs of it.
+/// The program `hsmux`, which a measurement needs.
 fn hsmux() -> anyhow::Result<PathBuf> {
     program::beside("hsmux", "hsmux-lab")
 }
@@ -105,7 +105,7 @@ mod tests {
         let found = shell::leaves(&command, "hsmux-lab");
         assert!(found.len() > 12, "{found:?}");
         for (typed, help) in found {
-            // `hsmux bench` and `hsmux vcard` is what people type.
+            // Users type `hsmux bench` and `hsmux vcard`.
             let shorter = typed.replacen("hsmux-lab", "hsmux", 1);
             let has_example = help.contains(&typed) || help.contains(&shorter);
             assert!(has_example, "no example in the help of {typed}");

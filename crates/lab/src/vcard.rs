@@ -12,46 +12,46 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::{output, progress};
 
-/// Virtual SmartCard-HSMs, for tests and for trying things out: they protect nothing.
+/// Virtual SmartCard-HSMs, for tests and training; they protect nothing.
 #[derive(Subcommand, Debug)]
 pub enum Vcard {
-    /// Run virtual cards in readers of their own, until Ctrl+C or the end of a command
+    /// Run virtual cards in separate readers, until Ctrl+C or the end of a command
     Run(run::Run),
-    /// Show the cards that run
+    /// Show the running cards
     #[command(after_help = "Example:\n  hsmux vcard list")]
     List(Place),
-    /// Pull a running card, plug it in, or have it misbehave
-    #[command(after_help = "What a card can be ordered to do:\n  \
-        unplug             leave its reader, in the middle of a command if there is one\n  \
-        plug               come back\n  \
-        mute               not answer\n  \
-        slow=MS            answer so many milliseconds later\n  \
-        wrong-signature    sign so that it does not verify\n  \
+    /// Pull a running card, plug it in, or order faults
+    #[command(after_help = "Orders:\n  \
+        unplug             leave its reader, even during a command\n  \
+        plug               return to its reader\n  \
+        mute               give no answer\n  \
+        slow=MS            answer this number of milliseconds later\n  \
+        wrong-signature    return invalid signatures\n  \
         status=WORD        refuse with this status word, as 6F00\n  \
-        power-loss=N       lose its power when N changes of the command are in its memory\n  \
-        clear              do none of this any more\n\n\
+        power-loss=N       lose power after N changes of the command's memory\n  \
+        clear              end all faults\n\n\
         Examples:\n  \
         hsmux vcard fault 3 unplug\n  \
         hsmux vcard fault 0 wrong-signature --times 1\n  \
         hsmux vcard fault 0 slow=500 --ins 68       # SIGN only")]
     Fault {
-        /// The card, counted from 0 as OpenSC counts readers
+        /// The card, counted from 0 in the order of OpenSC's readers
         card: usize,
-        /// What it is to do
+        /// The order
         order: Order,
-        /// With so many commands [default: until clear]
+        /// The number of affected commands [default: until clear]
         #[arg(long, value_name = "N")]
         times: Option<u32>,
-        /// With commands of this instruction byte only, in hexadecimal
+        /// Affect only commands with this instruction byte, in hexadecimal
         #[arg(long, value_name = "INS", value_parser = byte)]
         ins: Option<u8>,
         #[command(flatten)]
         place: Place,
     },
-    /// End the pcscd of the running cards, or start it again
+    /// End or restart the pcscd of the running cards
     #[command(after_help = "Examples:\n  hsmux vcard pcscd stop\n  hsmux vcard pcscd start")]
     Pcscd {
-        /// What to do with it
+        /// The action
         #[arg(value_enum)]
         act: Act,
         #[command(flatten)]
@@ -63,14 +63,14 @@ pub enum Vcard {
 pub enum Act {
     /// End it: programs find no PC/SC service
     Stop,
-    /// Start it, after the one that ran has been ended
+    /// Restart it
     Start,
 }
 
-/// Which cards.
+/// The folder of running cards.
 #[derive(Args, Debug)]
 pub struct Place {
-    /// Their folder, as `hsmux vcard run` prints it
+    /// The folder of the cards, as `hsmux vcard run` prints it
     #[arg(long, env = run::FOLDER, value_name = "DIR")]
     folder: PathBuf,
 }

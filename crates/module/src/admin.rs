@@ -1,4 +1,4 @@
-//! What changes a token's PINs: under the breaker's lock, and journaled as logins are.
+//! Changes of a token's PINs, under the breaker's lock and with its journal.
 
 use hsmux_token::ck::{CKU_SO, CKU_USER};
 use hsmux_token::{Error, Kind, Result, Secret, TokenFlags, TokenInfo};
@@ -8,10 +8,8 @@ use crate::library::{LibraryRef, Session, Slot};
 use crate::pin::{Attempt, Journal, Outcome, User, is_about_new_pin};
 use crate::slots::{choose, described};
 
-/// Initialises a token, **which erases it**, and sets the user's PIN (`options.pin`) if there is one.
-///
-/// On a token that was initialised before, `so_pin` has to be its security officer's PIN; on a new
-/// one it becomes that. Answers what the token is now.
+/// Initialises a token, **which erases it**, sets the user's PIN (`options.pin`) if given, and returns its new data.
+/// On an initialised token `so_pin` must be its security officer's PIN; on a new token it becomes that PIN.
 pub fn init_token(options: &Options, label: &str, so_pin: &Secret) -> Result<TokenInfo> {
     let desk = Desk::open(options)?;
     let mut padded = [b' '; 32];
@@ -36,15 +34,13 @@ pub fn init_token(options: &Options, label: &str, so_pin: &Secret) -> Result<Tok
     desk.token()
 }
 
-/// The security officer sets the user's PIN (C_InitPIN), which also unlocks it.
+/// Sets the user's PIN as security officer (C_InitPIN), which also unlocks it.
 pub fn init_pin(options: &Options, so_pin: &Secret, new: &Secret) -> Result<()> {
     set_user_pin(&Desk::open(options)?, so_pin, new)
 }
 
 /// Changes the user's PIN from `options.pin` to `new` (C_SetPIN).
-///
-/// When an earlier change to the same PIN was broken off, the new PIN is tried first, for the change may
-/// have been made, unless the old one has been right since. So a rotation over many tokens is repeated until it comes through.
+/// After an interrupted change to the same PIN it tries the new PIN first, unless the old one has succeeded since.
 pub fn change_pin(options: &Options, new: &Secret) -> Result<()> {
     let Some(old) = &options.pin else {
         return Err(Error::request(
@@ -61,7 +57,7 @@ pub fn change_pin(options: &Options, new: &Secret) -> Result<()> {
     let outcome = |mac| journal.version(mac).map(|version| version.outcome);
     if (outcome(&old_mac), outcome(&new_mac)) == (Some(Outcome::Refused), Some(Outcome::Succeeded))
     {
-        // It came through, and whoever repeats it was broken off before they noted that.
+        // The change was complete before; the caller was interrupted before it recorded that.
         return Ok(());
     }
     if !journal.is_right_since(&old_mac, &new_mac)
@@ -84,14 +80,14 @@ pub fn change_pin(options: &Options, new: &Secret) -> Result<()> {
     let Err(error) = result else {
         return replaced(&mut journal, &old_mac, &new_mac);
     };
-    // With an outcome that is unknown since now the new PIN may be the token's.
+    // If this attempt made the outcome unknown, the token may have the new PIN.
     if was_unknown || !is_unknown(&journal) {
         journal.restore(&new_mac, before)?;
     }
     Err(error.at(&options.name))
 }
 
-/// From here on the old PIN would only cost a try.
+/// Marks the old PIN as refused, so that it costs no further try.
 fn replaced(journal: &mut Journal, old: &str, new: &str) -> Result<()> {
     journal.write(User::User, old, Outcome::Refused, true)?;
     journal.write(User::User, new, Outcome::Succeeded, true)
@@ -116,14 +112,14 @@ fn set_user_pin(desk: &Desk<'_>, so_pin: &Secret, new: &Secret) -> Result<()> {
     desk.library.logout(session.0)
 }
 
-/// A token at which an administrator works.
+/// An administrator's access to a token.
 struct Desk<'a> {
     options: &'a Options,
     library: LibraryRef,
     slot: Slot,
 }
 
-/// A session that is closed when the work is done, and with it the login.
+/// A session that is closed on drop, which also ends the login.
 struct Visit<'a>(Session, &'a LibraryRef);
 
 impl<'a> Desk<'a> {
@@ -137,7 +133,7 @@ impl<'a> Desk<'a> {
         })
     }
 
-    /// The token as it is now.
+    /// The token's current data.
     fn token(&self) -> Result<TokenInfo> {
         Ok(described(&self.library.token_info(self.slot)?))
     }
@@ -147,7 +143,7 @@ impl<'a> Desk<'a> {
         Ok(Visit(session, &self.library))
     }
 
-    /// A call that shows `pin` to the token.
+    /// Runs a call that shows `pin` to the token.
     fn attempt(
         &self,
         journal: &mut Journal,
@@ -162,7 +158,7 @@ impl<'a> Desk<'a> {
             .map_err(|e| e.at(&self.options.name))
     }
 
-    /// Whether a change to `new` that was broken off has reached the token.
+    /// Checks if an interrupted change to `new` has reached the token.
     fn has_been_set(&self, journal: &mut Journal, new: &Secret, mac: &str) -> Result<bool> {
         if journal.version(mac).map(|v| v.outcome) != Some(Outcome::Setting) {
             return Ok(false);

@@ -1,9 +1,9 @@
-//! What is known of a token's objects: read for every operation, written when objects come and go.
+//! Values for a token's objects, read by every operation and written when objects change.
 
 use arc_swap::ArcSwap;
 use hsmux_token::{NameMap, ObjectId};
 
-/// One value for each object, their handles for example.
+/// One value for each object, for example its handle.
 pub(crate) struct ByName<V>(ArcSwap<NameMap<ObjectId, V>>);
 
 impl<V> Default for ByName<V> {
@@ -35,14 +35,14 @@ impl<V: Clone> ByName<V> {
         self.change(|map| map.remove(id));
     }
 
-    /// The one of which this is least.
+    /// The entry for which `of` is least.
     pub fn least<K: Ord>(&self, of: impl Fn(&V) -> K) -> Option<(ObjectId, K)> {
         let all = self.0.load();
         let least = all.iter().map(|(id, value)| (of(value), *id)).min();
         least.map(|(key, id)| (id, key))
     }
 
-    /// Takes these out. Of two who take the same one gets it.
+    /// Removes entries and returns them. If two threads remove the same one, only one gets it.
     pub fn take(&self, which: impl Fn(&ObjectId, &V) -> bool) -> Vec<V> {
         if !self.0.load().iter().any(|(id, value)| which(id, value)) {
             return Vec::new();

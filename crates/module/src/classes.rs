@@ -1,9 +1,9 @@
-//! Which attributes the objects of each class may have.
+//! Attributes that objects of each class may have.
 
 use hsmux_token::Class;
 use hsmux_token::ck::*;
 
-/// Of every object (PKCS#11 3.0, section 4.4).
+/// Attributes of every object (PKCS#11 3.0, section 4.4).
 pub(crate) const STORAGE: &[u64] = &[
     CKA_CLASS,
     CKA_TOKEN,
@@ -14,8 +14,8 @@ pub(crate) const STORAGE: &[u64] = &[
     CKA_LABEL,
 ];
 
-/// What may be known of an object (PKCS#11 3.0, sections 4.4 to 4.10, and the key types of
-/// PKCS#11 mechanisms 3.0, section 2). Absent ones are left out by the token.
+/// All attributes of a class (PKCS#11 3.0, sections 4.4 to 4.10; mechanisms 3.0, section 2).
+/// The token omits those that the object lacks.
 pub(crate) const fn attributes_of(class: Class) -> &'static [u64] {
     match class {
         Class::DATA => DATA,

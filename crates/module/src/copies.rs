@@ -1,10 +1,5 @@
-//! Copies of keys in use as session objects (C_CopyObject, PKCS#11 3.0 section 5.7.2), within the token. Where a
-//! token keeps its keys in files, each use of one looks at the files anew, and a session object has none (SoftHSM:
-//! C_SignInit 27 us and 15, C_EncryptInit 18 us and 2).
-//!
-//! The key itself is looked at again after a time that [`LOOKED`] bounds: no longer is one used that another process
-//! has deleted, or whose uses it has changed. What does not go well with a copy goes the usual way: errors are always
-//! the key's own.
+//! Copies of keys in use as session objects (C_CopyObject, PKCS#11 3.0 section 5.7.2): `docs/internals/key-copies.md`.
+//! The original is checked again within [`LOOKED`]. If a copy fails, the operation runs with the key itself.
 
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
@@ -26,47 +21,47 @@ use crate::library::{Handle, Session};
 use crate::sessions::Sessions;
 use crate::worth::worth;
 
-/// How long after a look at a key its copy is used: where other processes change thousands of keys, SoftHSM's look
-/// into its folder takes milliseconds.
+/// How long a copy is used between checks of its key. After changes of thousands of keys by other processes,
+/// SoftHSM takes milliseconds for a check.
 const LOOKED: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(1);
 
-/// A key that is used twice within this is copied.
+/// A key that is used twice within this time is copied.
 const SOON: Duration = Duration::from_millis(100);
 
-/// So many at once: others are used the usual way until one of these has not been used for [`OLD`].
+/// Copies at once. Other keys have none until a copy has not been used for [`OLD`].
 const MOST: usize = 64;
 const OLD: Duration = Duration::from_secs(2);
 
-/// How often one makes room for another: SoftHSM 2.6.1 keeps a little of each session object until it ends.
+/// How often a copy may be replaced: SoftHSM 2.6.1 leaks some memory of each session object until the process ends.
 const ROOM: Duration = Duration::from_secs(1);
 
-/// So many keys are remembered as not to be copied; where there are more, all of them are tried once more.
+/// Keys that are remembered as not copyable. If there are more, all are tried again.
 const MOST_APART: usize = 4096;
 
-/// What may be done with a key, as far as it is done here.
+/// The attributes that permit the operations of this crate.
 const USES: [u64; 4] = [CKA_ENCRYPT, CKA_DECRYPT, CKA_SIGN, CKA_VERIFY];
 
-/// Those of one token.
+/// Copies of the keys of one token.
 pub(crate) struct Copies {
     all: ByName<Arc<KeyCopy>>,
     /// Never held across a vendor's call.
     state: Mutex<State>,
-    /// Of one who makes a copy; others use the key as it is meanwhile.
+    /// Held while a thread makes a copy; others use the key itself meanwhile.
     making: Mutex<()>,
     begun: Instant,
 }
 
 #[derive(Default)]
 struct State {
-    /// The one they live in.
+    /// The session that holds the copies.
     session: Option<Session>,
-    /// What was used last without a copy, and when.
+    /// The last use without a copy.
     last: Option<(ObjectId, Instant)>,
     /// Keys that cannot be copied (CKA_COPYABLE, for example).
     apart: HashSet<ObjectId, BuildHasherDefault<NameHasher>>,
-    /// How often keys have changed: a copy that is being made then is not kept.
+    /// Counts changes of keys: a copy that is made during a change is discarded.
     edition: u64,
-    /// When one may make room for another next.
+    /// When a copy may be replaced next.
     makes_room: Option<Instant>,
 }
 
@@ -74,12 +69,12 @@ struct KeyCopy {
     original: Handle,
     handle: Handle,
     uses: Attributes,
-    /// When the original is looked at next, in nanoseconds since [`Copies::begun`].
+    /// When the original is checked next, in nanoseconds since [`Copies::begun`].
     due: AtomicU64,
 }
 
 impl ModuleToken {
-    /// The handle to use a key by: that of its copy, where there is one.
+    /// The handle to use for a key: that of its copy, if there is one.
     pub(crate) fn in_use(&self, session: Session, key: ObjectId, original: Handle) -> Handle {
         let Some(copies) = &self.copies else {
             return original;
@@ -104,7 +99,7 @@ impl ModuleToken {
         }
     }
 
-    /// Whether this use of a key says how fast the token is: where copies are faster, one without does not.
+    /// Whether the duration of this use counts for the token's speed: if copies are faster, uses without one do not.
     pub(crate) fn is_usual(&self, key: ObjectId, by_copy: bool) -> bool {
         by_copy
             || self
@@ -113,7 +108,7 @@ impl ModuleToken {
                 .is_none_or(|copies| copies.has_none(key))
     }
 
-    /// The handle of a new copy, where it is worth one.
+    /// Makes a copy if it is worthwhile, and returns its handle.
     fn copied(
         &self,
         copies: &Copies,
@@ -124,7 +119,7 @@ impl ModuleToken {
     ) -> Option<Handle> {
         let edition = copies.wants(key, now)?;
         let _turn = copies.making.try_lock()?;
-        // One of a handle that the key had before.
+        // The key had another handle before.
         copies.end_those(&self.sessions, |id, copy| {
             *id == key && copy.original != original
         });
@@ -140,7 +135,7 @@ impl ModuleToken {
                     due: copies.nanos(now + *LOOKED.start()).into(),
                 };
                 copies.all.insert_all(&[(key, Arc::new(copy))]);
-                // Whoever has changed the key since found no copy to end.
+                // A thread that changed the key in the meantime found no copy to end.
                 if copies.state.lock().edition != edition {
                     copies.end_those(&self.sessions, |id, _| *id == key);
                     return None;
@@ -150,7 +145,7 @@ impl ModuleToken {
             Err(error) => {
                 if error.code() == Some(CKR_SESSION_HANDLE_INVALID) {
                     copies.end_all(&self.sessions);
-                // That a key is gone is said where it is used.
+                // A missing key is reported by the operation itself.
                 } else if !is_about_handle(&error) {
                     tracing::debug!(%error, token = self.name, "a key is used without a copy");
                     copies.keep_apart(key);
@@ -190,7 +185,7 @@ impl ModuleToken {
 }
 
 impl Copies {
-    /// Where they are wanted; where nobody has said so, of tokens in which they are known to be faster.
+    /// As configured; by default only for tokens that are known to be faster with copies.
     pub fn of(info: &TokenInfo, wanted: Option<bool>) -> Option<Self> {
         let wanted = wanted.unwrap_or_else(|| info.manufacturer.starts_with("SoftHSM"));
         wanted.then(|| Self {
@@ -201,18 +196,18 @@ impl Copies {
         })
     }
 
-    /// Of a key that has changed or gone.
+    /// Ends the copy of a key that has changed or been deleted.
     pub fn end(&self, sessions: &Sessions, key: ObjectId) {
         self.state.lock().edition += 1;
         self.end_those(sessions, |id, _| *id == key);
     }
 
-    /// Of objects that are no more.
+    /// Ends copies of deleted objects.
     pub fn end_lost(&self, sessions: &Sessions, lost: &[Handle]) {
         self.end_those(sessions, |_, copy| lost.contains(&copy.original));
     }
 
-    /// All, with the session that they live in: somebody needs a session, or it is the end.
+    /// Ends all copies and their session, for other work or at the end.
     pub fn end_all(&self, sessions: &Sessions) {
         self.all.replace(NameMap::default());
         let session = {
@@ -225,7 +220,7 @@ impl Copies {
         }
     }
 
-    /// Whether the key, which has no copy, is worth one: how often keys have changed, for who makes it.
+    /// Decides whether to copy a key that has no copy, and returns the current count of changes for the copy.
     fn wants(&self, key: ObjectId, now: Instant) -> Option<u64> {
         let mut state = self.state.lock();
         let before = state.last.replace((key, now));
@@ -233,7 +228,7 @@ impl Copies {
         (again && !state.apart.contains(&key)).then_some(state.edition)
     }
 
-    /// From now on it is used as it is.
+    /// Never copies this key again.
     fn keep_apart(&self, key: ObjectId) {
         let apart = &mut self.state.lock().apart;
         if apart.len() >= MOST_APART {
@@ -242,12 +237,12 @@ impl Copies {
         apart.insert(key);
     }
 
-    /// Whether the key is always used without one.
+    /// Whether the key is never copied.
     fn has_none(&self, key: ObjectId) -> bool {
         self.state.lock().apart.contains(&key)
     }
 
-    /// Whether the caller, and nobody else now, has to look at the original.
+    /// Whether this thread, and no other, has to check the original now.
     fn is_due(&self, copy: &KeyCopy, now: Instant) -> bool {
         let (later, due) = (now + *LOOKED.end(), copy.due.load(Ordering::Relaxed));
         let order = Ordering::Relaxed;
@@ -289,7 +284,7 @@ impl Copies {
         if ended.is_empty() {
             return;
         }
-        // Without their session they are gone already.
+        // Copies end with their session.
         let Some(home) = self.state.lock().session else {
             return;
         };

@@ -13,7 +13,7 @@ use crate::ModuleToken;
 use crate::library::{Handle, Session};
 use crate::sessions::{Lease, Purpose};
 
-/// What a vendor has defined is asked for signatures alone: of anything else nobody knows what it lets out.
+/// Permits vendor-defined mechanisms for signatures only: others could reveal keys.
 fn refuse_vendor_defined(operation: &Operation) -> Result<()> {
     let signs = matches!(
         operation,
@@ -34,15 +34,15 @@ fn refuse_vendor_defined(operation: &Operation) -> Result<()> {
     }
 }
 
-/// More than any application asks for at once.
+/// More than applications ask for at once.
 const MOST_RANDOM: u32 = 1 << 20;
 
 impl ModuleToken {
-    /// Runs an operation on this thread; a handle that has died is found again, once.
+    /// Runs an operation on this thread. If a handle is stale, it is looked up again once.
     pub(crate) fn run(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
         refuse_vendor_defined(operation)?;
         if is_begin(operation) && self.sessions.is_only_one() {
-            // Its session could not be closed without the login and the session objects.
+            // Its session could not be closed without losing the login and the session objects.
             return Ok(Outcome::Done);
         }
         let purpose = if operation.makes_session_objects() {
@@ -50,7 +50,7 @@ impl ModuleToken {
         } else {
             Purpose::Work
         };
-        // Before a session is taken: to find an object that is not known yet takes one too.
+        // The lookup of an unknown object needs a session as well, so it comes before the lease.
         let handles = self.handles_of(operation)?;
         let mut lease = self.lease(purpose, deadline)?;
         let error = match self.attempt(&mut lease, operation, handles) {
@@ -71,7 +71,7 @@ impl ModuleToken {
             .map_err(|error| self.explained(&mut lease, operation, again, error))
     }
 
-    /// A session; where the token has no more, one that streams, expected signatures or copies of keys have had.
+    /// Leases a session. If the token has none left, streams, prepared signatures and copies give theirs up.
     fn lease(&self, purpose: Purpose, deadline: Instant) -> Result<Lease<'_>> {
         self.sessions.lease(purpose, deadline).or_else(|error| {
             if error.code() != Some(CKR_SESSION_COUNT) {
@@ -86,8 +86,7 @@ impl ModuleToken {
         })
     }
 
-    /// One run. Of a session in which another operation is active nothing was asked yet: a fresh one
-    /// takes its place.
+    /// Runs once. If another operation is active in the session, nothing has happened yet: a new session replaces it.
     fn attempt(
         &self,
         lease: &mut Lease<'_>,
@@ -100,7 +99,7 @@ impl ModuleToken {
             result = self.dispatch(lease.session(), operation, handles);
         }
         if is_begin(operation) && result.is_ok() {
-            // Only with its session does the operation end (PKCS#11 2.40).
+            // The operation ends only with its session (PKCS#11 2.40).
             lease.retire();
         }
         result
@@ -160,7 +159,7 @@ impl ModuleToken {
         }
     }
 
-    /// By a copy of the key, where it has one.
+    /// Uses the copy of the key, if there is one.
     fn crypt(
         &self,
         session: Session,
@@ -190,7 +189,7 @@ impl ModuleToken {
         Ok(bytes)
     }
 
-    /// C_Verify; `data` as [`Verb::Verify`] has it.
+    /// C_Verify; `data` has the format of [`Verb::Verify`].
     fn verify_mac(
         &self,
         session: Session,
@@ -212,7 +211,7 @@ impl ModuleToken {
         Ok(Outcome::Done)
     }
 
-    /// The handles of the operation's objects, the key's first; 0 where there is none.
+    /// The handles of the operation's objects, the key's first; 0 for none.
     fn handles_of(&self, operation: &Operation) -> Result<[Handle; 2]> {
         let mut handles = [0; 2];
         for (place, object) in handles.iter_mut().zip(operation.objects()) {
@@ -221,7 +220,7 @@ impl ModuleToken {
         Ok(handles)
     }
 
-    /// The handle of an object. One that is not in the cache may have been made by another process.
+    /// The handle of an object. If it is not cached, another process may have created it.
     pub(crate) fn handle(&self, object: &ObjectRef) -> Result<Handle> {
         let id = match object {
             ObjectRef::Session(object) => return Ok(object.handle),
@@ -239,8 +238,7 @@ impl ModuleToken {
         })
     }
 
-    /// Whether the error means that an object is gone: its handle has died. Some modules say so
-    /// with a general error, which the handle itself then confirms.
+    /// Whether the error means a deleted object. Some modules report a general error, which the handle then confirms.
     fn lost_an_object(
         &self,
         lease: &Lease<'_>,
@@ -265,7 +263,7 @@ impl ModuleToken {
         }
     }
 
-    /// The error as the caller gets it: codes of a vendor that blame the token may be about the request's key.
+    /// The error for the caller: vendor codes that blame the token may concern the request's key.
     fn explained(
         &self,
         lease: &mut Lease<'_>,
@@ -283,8 +281,8 @@ impl ModuleToken {
         of_session_object(operation, error)
     }
 
-    /// Whether a key is there that wants a login for each use. Where the session's own login has ended, a private
-    /// key is not there.
+    /// Whether the key exists and requires a login for each use. A private key is invisible if the session's login has
+    /// ended.
     fn asks_each_time(&self, lease: &Lease<'_>, key: Handle) -> bool {
         let library = self.sessions.library();
         let read = || library.attributes(lease.session(), key, &[CKA_ALWAYS_AUTHENTICATE]);
@@ -300,16 +298,14 @@ impl ModuleToken {
     }
 }
 
-/// A session whose operation was broken off by the token's fault is not used again: the operation
-/// may still be active in it.
+/// Retires a session after an error of the token: the operation may still be active in it.
 fn left_behind(lease: &mut Lease<'_>, error: &Error) {
     if error.scope() == Scope::Token && !is_about_handle(error) {
         lease.retire();
     }
 }
 
-/// A handle that has died says nothing of the token if it may be a session object's; those of token objects were
-/// looked for again.
+/// A stale handle of a session object is no fault of the token; handles of token objects were looked up again.
 fn of_session_object(operation: &Operation, error: Error) -> Error {
     let of_session = |object: &ObjectRef| matches!(object, ObjectRef::Session(_));
     if is_about_handle(&error) && operation.objects().any(of_session) {
@@ -338,8 +334,8 @@ pub(crate) fn is_about_handle(error: &Error) -> bool {
     )
 }
 
-/// Whether a copy may have been the reason, and not the key: its attributes go while it is destroyed, and what may be
-/// done with the key may have changed since. None of these says anything of the data.
+/// Whether the copy may have caused the error: its attributes vanish while it is destroyed, and the key's permitted
+/// uses may have changed. None of these codes concerns the data.
 fn is_of_the_copy(error: &Error) -> bool {
     is_about_handle(error)
         || matches!(
@@ -353,7 +349,7 @@ fn is_of_the_copy(error: &Error) -> bool {
         )
 }
 
-/// Whether it may mean that an object is gone; some modules say so with a general error.
+/// Whether the error may mean a deleted object; some modules report a general error.
 pub(crate) fn lost_its_object(error: &Error) -> bool {
     is_about_handle(error) || matches!(error.code(), Some(CKR_GENERAL_ERROR | CKR_FUNCTION_FAILED))
 }

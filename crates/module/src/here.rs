@@ -1,12 +1,5 @@
-//! Short work on the thread that asks for it: handing an operation to another thread takes longer than a fast
-//! token does.
-//!
-//! Whoever asks ([`Token::submit_here`](hsmux_token::Token::submit_here)) has other threads that go on when the
-//! vendor's call does not return; so that one of them is always left, no more operations than [`most`] run here
-//! at once in the whole process.
-//!
-//! [`Paces`](crate::pace::Paces) know more, for those who compare workers; they have a lock, and measure only while
-//! somebody asks.
+//! Short work on the caller's thread, without a hand-over: `docs/internals/same-thread.md`.
+//! At most [`most`] operations run this way in the process, so that the caller keeps a thread if the module hangs.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::LazyLock;
@@ -15,31 +8,31 @@ use std::time::{Duration, Instant};
 
 use hsmux_token::Operation;
 
-/// Work that usually takes longer is handed over: others of its thread wait so long at most.
+/// Longer work is handed over: other tasks of the caller's thread wait this long at most.
 const SHORT: Duration = Duration::from_millis(1);
 
-/// No thread waits so long for a CPU, usually: what takes longer than this once is long.
+/// A thread rarely waits this long for a CPU, so one longer duration is enough to call the work long.
 const LONG: Duration = Duration::from_millis(10);
 
-/// Kinds of work that are told apart; those that fall into the same place push each other out.
+/// Kinds of work with separate durations; kinds with the same slot replace each other.
 const KINDS: usize = 64;
 
-/// A hand-over costs more.
+/// A hand-over costs more than these.
 const YIELDS: usize = 4;
 
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
-/// How many have ended.
+/// Number of finished operations.
 static ENDED: AtomicU64 = AtomicU64::new(0);
 
-/// How many operations run at once on the threads that ask for them: one for each CPU.
+/// How many operations may run at once on callers' threads: one for each CPU.
 pub fn most() -> usize {
     static CPUS: LazyLock<usize> =
         LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
     *CPUS
 }
 
-/// How many operations run so now, and how many have ended, of the whole process.
+/// How many operations run on callers' threads now, and how many have ended, in the whole process.
 pub fn running_and_ended() -> (usize, u64) {
     (
         RUNNING.load(Ordering::Relaxed),
@@ -47,12 +40,11 @@ pub fn running_and_ended() -> (usize, u64) {
     )
 }
 
-/// The right to run one operation on this thread.
+/// The right to run one operation on the caller's thread.
 pub(crate) struct Turn(());
 
 impl Turn {
-    /// `None` where as many run already as may: most likely one of them waits for a CPU, so this thread
-    /// gives up its own a few times before.
+    /// `None` if the limit is reached. Probably one of them waits for a CPU, so this thread yields a few times first.
     pub fn take() -> Option<Self> {
         let room = |running: usize| (running < most()).then_some(running + 1);
         (0..YIELDS).find_map(|before| {
@@ -72,14 +64,14 @@ impl Drop for Turn {
     }
 }
 
-/// How long each kind of work usually takes: what waits for a CPU or for others takes longer now and then, so
-/// that one that was longer counts little, and one that was shorter much.
+/// The usual duration of each kind of work. Waits for a CPU lengthen some samples,
+/// so that a longer sample counts little, and a shorter one much.
 pub(crate) struct Usual([AtomicU64; KINDS]);
 
-/// What takes about the same time each time.
+/// A kind of work with similar durations.
 pub(crate) struct Task {
     place: usize,
-    /// Tells it from others in its place; never 0.
+    /// Distinguishes kinds that share a slot; never 0.
     mark: u64,
 }
 
@@ -105,13 +97,13 @@ impl Default for Usual {
 }
 
 impl Usual {
-    /// Whether it is known to be short.
+    /// Whether work of this kind is known to be short.
     pub fn is_short(&self, task: &Task) -> bool {
         let known = self.0[task.place].load(Ordering::Relaxed);
         known >> 32 == task.mark && u128::from(known & LOW) <= SHORT.as_nanos()
     }
 
-    /// A task that began then has ended.
+    /// Records the duration of a finished task.
     pub fn note(&self, task: &Task, begun: Instant) {
         let took = u64::try_from(begun.elapsed().as_nanos()).map_or(LOW, |took| took.min(LOW));
         let known = self.0[task.place].load(Ordering::Relaxed);
@@ -124,12 +116,12 @@ impl Usual {
                 None => before - (before - took) / 4,
             }
         };
-        // Of two at the same moment one is lost, which does not matter.
+        // Two updates at the same moment may lose one, which is harmless.
         self.0[task.place].store(task.mark << 32 | usual.min(LOW), Ordering::Relaxed);
     }
 }
 
-/// Where the nanoseconds are; four seconds and more are all the same.
+/// The bits of the nanoseconds; they saturate at four seconds.
 const LOW: u64 = u32::MAX as u64;
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! Keys that come and go as other programs bring and take them: for measuring what that does to whoever
-//! uses the token.
+//! Creates and deletes keys like another program, to measure the effect on users of the token.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +13,7 @@ use crate::{ModuleToken, Options};
 /// How long one key may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A program that writes keys and looks at nothing: no search, no attributes, as other tools do.
+/// A program that only writes keys: unlike other tools it neither searches nor reads attributes.
 pub struct KeyWriter {
     token: Arc<ModuleToken>,
     made: Vec<Handle>,
@@ -31,7 +30,7 @@ impl KeyWriter {
         })
     }
 
-    /// Makes an AES-256 key with this label and a CKA_ID of its own (C_GenerateKey).
+    /// Creates an AES-256 key with this label and a CKA_ID of its own (C_GenerateKey).
     pub fn add(&mut self, label: &str) -> Result<()> {
         self.last += 1;
         let template = Attributes::default()
@@ -56,7 +55,7 @@ impl KeyWriter {
         Ok(())
     }
 
-    /// Removes the key that it has made last (C_DestroyObject); whether there was one.
+    /// Deletes the key that it created last (C_DestroyObject); returns whether there was one.
     pub fn remove(&mut self) -> Result<bool> {
         let Some(key) = self.made.pop() else {
             return Ok(false);

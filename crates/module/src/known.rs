@@ -1,4 +1,4 @@
-//! The token's objects as they were read last, and what has come and gone by our own calls since.
+//! The token's objects as read last, with the changes by this process since.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,25 +9,25 @@ use hsmux_token::{Attribute, Attributes, Object};
 
 use crate::library::Handle;
 
-/// See the module's page. Without the secret parts of keys.
+/// The objects, without the secret parts of keys.
 #[derive(Default)]
 pub(crate) struct Known {
     objects: RwLock<BTreeMap<Handle, Object>>,
     epoch: AtomicU64,
-    /// One reads at a time; how often everything has been read.
+    /// Serialises readings; counts complete ones.
     pub reading: Mutex<()>,
     pub reads: AtomicU64,
-    /// Whose turn it is to search, or to make objects.
+    /// Orders searches and creations of objects.
     pub store: Turn<()>,
 }
 
 impl Known {
-    /// All of them; nothing before the first read.
+    /// All objects; none before the first reading.
     pub fn all(&self) -> RwLockReadGuard<'_, BTreeMap<Handle, Object>> {
         self.objects.read()
     }
 
-    /// An object has been made, found, or has new attributes.
+    /// Adds an object that was created or found, or has new attributes.
     pub fn insert(&self, handle: Handle, object: Object) {
         let mut objects = self.objects.write();
         if objects.get(&handle) != Some(&object) {
@@ -36,14 +36,14 @@ impl Known {
         }
     }
 
-    /// An object has been destroyed.
+    /// Removes a destroyed object.
     pub fn remove(&self, handle: Handle) {
         if self.objects.write().remove(&handle).is_some() {
             self.epoch.fetch_add(1, Ordering::AcqRel);
         }
     }
 
-    /// Objects that others have removed.
+    /// Removes objects that other processes have deleted.
     pub fn remove_all(&self, lost: &[Handle]) {
         let mut objects = self.objects.write();
         let before = objects.len();
@@ -54,7 +54,7 @@ impl Known {
         self.epoch.fetch_add(u64::from(changed), Ordering::AcqRel);
     }
 
-    /// Of the handles that a search has found those that are new, and known ones that it has not found.
+    /// Compares a search with the known objects; returns new handles, and known handles that were not found.
     pub fn compare(&self, found: &[Handle]) -> (Vec<Handle>, Vec<Handle>) {
         let objects = self.objects.read();
         let new = found.iter().filter(|handle| !objects.contains_key(handle));
@@ -67,7 +67,7 @@ impl Known {
         (new, lost.copied().collect())
     }
 
-    /// Everything has been read; answers the epoch of it.
+    /// Replaces everything after a complete reading; returns its epoch.
     pub fn replace(&self, all: BTreeMap<Handle, Object>) -> u64 {
         self.reads.fetch_add(1, Ordering::Release);
         let mut objects = self.objects.write();
@@ -79,11 +79,8 @@ impl Known {
         self.epoch.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// The check value of a secret key that was computed when it was read for the first time: to
-    /// compute it again would be an encryption for each key at each read.
-    ///
-    /// It is the same key if its handle and all its attributes are the same. Where a module gives the
-    /// handle of a deleted key to another with the same attributes, the next proof finds it out.
+    /// The check value from the first reading of a secret key, because a new one costs an encryption. If a module gives
+    /// a deleted key's handle to another key with the same attributes, the next proof detects it.
     pub fn check_value(&self, handle: Handle, read: &Attributes) -> Option<Vec<u8>> {
         let objects = self.objects.read();
         let known = &objects.get(&handle)?.attributes;

@@ -1,10 +1,7 @@
 //! A vendor's PKCS#11 module as a [`Token`](hsmux_token::Token): the only crate that calls PKCS#11.
-//!
-//! [`ModuleToken`] is one token of one module: sessions and object handles are cached, so that an
-//! operation is one C_XInit and one C_X on the caller's thread. Logins go through [`pin`], the
-//! breaker that keeps a wrong PIN from being tried twice. What changes a token's PINs, and what
-//! lists slots, is in the free functions here.
-// The numbers of PKCS#11 carry their prefix: a list of eighty says no more than a star.
+//! [`ModuleToken`] is one token of one module. It caches sessions and object handles, so that an operation is one
+//! C_XInit and one C_X. Logins go through the breaker in [`pin`]. Free functions change PINs and list slots.
+// The numbers of PKCS#11 have a common prefix; a list of eighty adds nothing.
 #![allow(clippy::wildcard_imports)]
 #![allow(unsafe_code)] // The vendor's functions are C. All of it is in `library`, `params` and `template`.
 

@@ -1,7 +1,5 @@
-//! A vendor's module in this process: loaded once, initialised once, shared by all who ask.
-//!
-//! Below this line PKCS#11 is pointers; above it, slices and results. Each function here is one
-//! PKCS#11 function (two where the standard splits one act), and names it in its error.
+//! A vendor's module in this process: loaded and initialised once, and shared.
+//! Each function is one PKCS#11 function (two if the standard splits one act), and its errors have that name.
 
 mod image;
 mod keys;
@@ -35,16 +33,16 @@ pub(crate) type Slot = u64;
 /// A loaded and initialised module.
 pub(crate) struct Library {
     path: PathBuf,
-    /// A copy: the table belongs to the module, its functions to the code below.
+    /// A copy: the module owns the table, and `code` keeps its functions in memory.
     functions: CK_FUNCTION_LIST,
-    /// False when something else in this process had initialised the module before.
+    /// False if other code in this process had initialised the module before.
     ours: bool,
-    /// What keeps the code in memory; taken out only to close it after C_Finalize.
+    /// Keeps the code in memory; taken out only to unload it after C_Finalize.
     code: Option<libloading::os::unix::Library>,
     _image: Image,
 }
 
-/// Calls a function of the table; an empty place is CKR_FUNCTION_NOT_SUPPORTED. Unsafe, as the function is.
+/// Calls a function of the table. A null entry is CKR_FUNCTION_NOT_SUPPORTED. Unsafe, like the function.
 macro_rules! call {
     ($library:expr, $name:ident($($argument:expr),* $(,)?)) => {
         match $library.functions.$name {
@@ -78,7 +76,7 @@ impl Library {
         // by default it is loaded in a process of its own.
         let code =
             unsafe { Library::open(Some(image.path()), RTLD_NOW | RTLD_LOCAL) }.map_err(|e| {
-                // dlerror(3) names the file as well, or another one that it needs.
+                // dlerror(3) also names the file, or another one that it needs.
                 let (own, why) = (format!("{}: ", path.display()), e.to_string());
                 let why = why.strip_prefix(&own).unwrap_or(&why);
                 unloadable(&path, &format!("cannot be loaded: {why}"))
@@ -124,7 +122,7 @@ impl Library {
         Ok(())
     }
 
-    /// C_Finalize and dlclose(3). A module that cannot end itself stays in memory: its threads may run.
+    /// C_Finalize and dlclose(3). If C_Finalize fails, the module stays in memory: its threads may still run.
     fn unload(mut self) {
         let ended = !self.ours || {
             // SAFETY: the argument must be null.
@@ -146,7 +144,7 @@ fn unloadable(path: &std::path::Path, why: &str) -> Error {
     Error::token(Kind::Environment, format!("{}: {why}", path.display()))
 }
 
-/// The pointer of an input: PKCS#11 2.x takes `CK_BYTE_PTR` also for what it only reads.
+/// The pointer of an input: PKCS#11 2.x has `CK_BYTE_PTR` also for data that it only reads.
 fn input(bytes: &[u8]) -> *mut u8 {
     bytes.as_ptr().cast_mut()
 }

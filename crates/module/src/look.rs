@@ -1,4 +1,4 @@
-//! What others have added to the token or removed from it: found by handles, and only the new is read.
+//! Finds objects that other processes have added or removed, by handles; reads only the new ones.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -12,8 +12,7 @@ use crate::objects::{PATIENCE, Values};
 use crate::sessions::Purpose;
 
 impl ModuleToken {
-    /// One search, and a reading of what it finds that was not there before. New attributes of an object
-    /// that was there before, and one that took the handle of another, are seen by the next full reading.
+    /// One search; reads new objects. The next complete reading finds changed attributes, and reused handles.
     pub(crate) fn look_around(&self) -> Result<Seen> {
         let _turn = self.known.reading.lock();
         let lease = self
@@ -50,7 +49,7 @@ impl ModuleToken {
         known.values().map(|o| (o.id, o.clone())).collect()
     }
 
-    /// What cannot be read may have gone since the search, or be in the making: the next look tells.
+    /// Reads new objects. Unreadable ones may be deleted or incomplete; the next scan decides.
     fn read_each(&self, session: Session, new: &[Handle]) -> Vec<Object> {
         match self.named(session, new, Values::Never) {
             Ok(Outcome::Objects(made)) => made.into_iter().map(|made| made.object).collect(),
@@ -62,7 +61,7 @@ impl ModuleToken {
         }
     }
 
-    /// Whether an object shows the public half of a private key that nothing has named so far.
+    /// True for an object that could name a private key without a name.
     fn may_name_another(&self, object: &Object) -> bool {
         let id = object.attributes.get(CKA_ID);
         matches!(object.id.class, Class::PUBLIC_KEY | Class::CERTIFICATE)

@@ -1,4 +1,4 @@
-//! Operations that make, change, read or remove objects.
+//! Operations that create, change, read or delete objects.
 
 use hsmux_token::ck::{CKA_CLASS, CKA_ID, CKA_TOKEN};
 use hsmux_token::{
@@ -10,7 +10,7 @@ use crate::library::{Handle, Session};
 use crate::objects::Values;
 
 impl ModuleToken {
-    /// Runs one of them; `handle` is that of the operation's first object.
+    /// Runs such an operation; `handle` is that of its first object.
     pub(crate) fn change(
         &self,
         session: Session,
@@ -53,7 +53,7 @@ impl ModuleToken {
             }
             Operation::SetAttributes { object, template } => {
                 library.set_attributes(session, handle, template)?;
-                // It is described anew when it is read.
+                // The next reading describes it again.
                 self.known.remove(handle);
                 if let ObjectRef::Token(id) = object {
                     self.end_uses(*id);
@@ -79,27 +79,26 @@ impl ModuleToken {
         self.made(session, &[made])
     }
 
-    /// SoftHSM loses sight of a key that another process has added when it writes before it has
-    /// looked: a search makes it look.
+    /// SoftHSM loses a key that another process has added if it writes before it has searched: a search prevents that.
     fn see_foreign_changes(&self, session: Session) -> Result<()> {
         self.search(session, 1)?;
         Ok(())
     }
 
-    /// [`Self::named`] for what has just been made: what cannot be described is taken back, for
-    /// an error means that nothing was made.
+    /// Names new objects. If one cannot be described, all are deleted, because an error must mean that nothing was
+    /// created.
     fn made(&self, session: Session, handles: &[Handle]) -> Result<Outcome> {
         let named = self.named(session, handles, Values::OfSessionObjects);
         if named.is_err() {
             for handle in handles {
-                // The first error is the one to tell.
+                // Only the first error is reported.
                 let _ = self.sessions.library().destroy(session, *handle);
             }
         }
         named
     }
 
-    /// Describes and names objects; those of the token can be used at once.
+    /// Describes and names objects; token objects can be used at once.
     pub(crate) fn named(
         &self,
         session: Session,
@@ -130,7 +129,7 @@ impl ModuleToken {
         Ok(Outcome::Objects(made))
     }
 
-    /// The known public keys and certificates with the same CKA_ID: a private key is named by them.
+    /// Known public keys and certificates with the same CKA_ID, which name a private key.
     fn kin(&self, new: &[Attributes]) -> Vec<Attributes> {
         let ids: Vec<_> = new
             .iter()

@@ -1,4 +1,4 @@
-//! Reading a token's objects: their attributes, their handles, and what they are named.
+//! Reads a token's objects: their attributes, handles and names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,46 +17,46 @@ use crate::execute::lost_its_object;
 use crate::library::{Handle, Session};
 use crate::sessions::Purpose;
 
-/// How long a reader waits for a session: others may be reading, or making keys.
+/// How long a reader waits for a session while others read or create keys.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Whether the secret parts of keys are read, where a token gives them out.
+/// Controls whether secret parts of keys are read, if the token exports them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Values {
-    /// Never: what goes into a catalogue.
+    /// Never: for a catalogue.
     Never,
-    /// Of session objects: an application that derives a key in the open may read it.
+    /// Of session objects: an application may read a key that it derives without protection.
     OfSessionObjects,
-    /// Of every object: when an application asks for this one.
+    /// Of every object: if an application asks for this object.
     Shown,
 }
 
 impl ModuleToken {
-    /// Reads everything afresh.
+    /// Reads everything again.
     pub(crate) fn read_objects(&self) -> Result<Arc<Snapshot>> {
         let _turn = self.known.reading.lock();
         self.refresh()
     }
 
-    /// Reads what is new for one who misses an object, and everything if that was not it; of many
-    /// at once the first reads for all.
+    /// Reads new objects for a missing one, and then everything if that did not find it.
+    /// Of several callers the first one reads for all.
     pub(crate) fn read_objects_for(&self, wanted: &ObjectId) -> Result<()> {
         let before = self.known.reads.load(Ordering::Acquire);
         let _turn = self.known.reading.lock();
-        // The next read may have begun before the object was missed, the one after it has not.
+        // The next reading may have started before the caller missed the object; the one after it has not.
         let read_since = self.known.reads.load(Ordering::Acquire) > before + 1;
         let there = || self.handles.get(wanted).is_some();
         if there() || read_since {
             return Ok(());
         }
-        // What cannot be described may have gone since the search: the full read says more.
+        // Unreadable objects may have been deleted since the search; a complete reading decides.
         if self.read_new_objects().is_err() || !there() {
             self.refresh()?;
         }
         Ok(())
     }
 
-    /// Reads the objects whose handles are not known: another process has made them.
+    /// Reads objects with unknown handles: another process has created them.
     fn read_new_objects(&self) -> Result<()> {
         let lease = self
             .sessions
@@ -64,7 +64,7 @@ impl ModuleToken {
         let mut new = self.search(lease.session(), usize::MAX)?;
         let known = self.known.all();
         new.retain(|handle| !known.contains_key(handle));
-        // Of a token that was never read all is new, and the full read does the same.
+        // A token that was never read needs a complete reading anyway.
         if known.is_empty() || new.is_empty() {
             return Ok(());
         }
@@ -82,7 +82,7 @@ impl ModuleToken {
         let objects = hsmux_software::identify(&self.identity, all);
         let mut found = NameMap::default();
         for (object, handle) in objects.iter().zip(&handles) {
-            // Of two objects that are the same the first is used.
+            // Of two identical objects the first is used.
             found.entry(object.id).or_insert(*handle);
         }
         self.handles.replace(found);
@@ -96,7 +96,7 @@ impl ModuleToken {
         let mut problem = None;
         for handle in self.search(session, usize::MAX)? {
             match self.describe(session, handle, Values::Never) {
-                // There are modules that find session objects all the same.
+                // Some modules return session objects in spite of the template.
                 Ok(read) if read.flag(CKA_TOKEN) == Some(false) => {}
                 Ok(read) => {
                     handles.push(handle);
@@ -107,13 +107,13 @@ impl ModuleToken {
             }
         }
         match problem {
-            // Where no object at all can be read, that is the token's trouble.
+            // If no object is readable, the token has a fault.
             Some(e) if all.is_empty() => Err(e),
             _ => Ok((handles, all)),
         }
     }
 
-    /// What can be read of an object.
+    /// Reads the available attributes of an object.
     pub(crate) fn describe(
         &self,
         session: Session,
@@ -132,7 +132,7 @@ impl ModuleToken {
             kinds.extend_from_slice(class.secrets());
         }
         let mut read = library.attributes(session, object, &kinds)?;
-        // An empty one is SoftHSM's way to have none.
+        // SoftHSM returns an empty value for a missing one.
         for kind in [CKA_PUBLIC_KEY_INFO, CKA_CHECK_VALUE] {
             if read.get(kind).is_some_and(<[u8]>::is_empty) {
                 read.remove(kind);
@@ -151,11 +151,8 @@ impl ModuleToken {
         Ok(read)
     }
 
-    /// The check value of a block cipher's key: the first three bytes of an enciphered block of
-    /// zeros (PKCS#11 3.0, section 4.10.2). With a zero IV the first block of CBC is that of ECB.
-    ///
-    /// It names the key, so it is computed wherever it can be: SoftHSM's own is another for keys that
-    /// were derived, and is missing for those that were unwrapped.
+    /// A block cipher's check value: the first three bytes of an encrypted zero block (PKCS#11 3.0, section 4.10.2).
+    /// Computed if possible, since SoftHSM's differs for derived keys and is missing for unwrapped ones.
     fn check_value(&self, session: Session, key: Handle, read: &Attributes) -> Option<Vec<u8>> {
         let cipher = KeyKind::of(read.number(CKA_KEY_TYPE)?).block_cipher()?;
         if read.flag(CKA_ENCRYPT) != Some(true) {
@@ -181,8 +178,7 @@ impl ModuleToken {
     }
 }
 
-/// It was deleted since the search, or another thread is still making it (SoftHSM 2.6.1 then finds
-/// the value invalid).
+/// Recognises an object that was deleted since the search, or is incomplete (SoftHSM 2.6.1: an invalid value).
 fn came_or_went(error: &Error) -> bool {
     lost_its_object(error) || error.code() == Some(CKR_ATTRIBUTE_VALUE_INVALID)
 }

@@ -1,4 +1,4 @@
-//! What is needed to open a token; travels to worker processes.
+//! Options to open a token; also sent to worker processes.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -7,46 +7,46 @@ use std::path::{Path, PathBuf};
 use hsmux_token::{Secret, Uri};
 use minicbor::{Decode, Decoder, Encode, Encoder};
 
-/// Which token of a module: label, serial number, slot id, manufacturer, model. An empty one means
-/// the only initialised token that there is.
+/// Selects a token of a module by label, serial number, slot id, manufacturer or model.
+/// An empty selector means the only initialised token.
 pub type SlotSelector = Uri;
 
 /// One token of one module, and how to use it.
 #[derive(Clone, Debug, Encode, Decode)]
 #[cbor(array)]
 pub struct Options {
-    /// The module's file. It is never searched for: a bare name is a file of the working directory.
+    /// The module's file, without a search: a bare name is a file of the working directory.
     #[cbor(n(0), with = "path")]
     pub module: PathBuf,
-    /// Which of its tokens.
+    /// The token of the module.
     #[n(1)]
     pub slot: SlotSelector,
-    /// The user PIN. Without it there is a login only on a token with its own PIN pad
-    /// (CKF_PROTECTED_AUTHENTICATION_PATH); elsewhere only public objects are seen.
+    /// The user PIN. Without it only tokens with a PIN pad (CKF_PROTECTED_AUTHENTICATION_PATH) get a login;
+    /// others show public objects only.
     #[n(2)]
     pub pin: Option<Secret>,
-    /// How many operations may run at once; fewer when the token has fewer sessions. At least 1.
+    /// How many operations may run at once, at least 1; fewer if the token has fewer sessions.
     #[n(3)]
     pub sessions: u32,
-    /// The folder of the PIN breaker, see [`crate::pin`]. Every process of a machine uses the same.
+    /// The folder of the PIN breaker, see [`crate::pin`]; the same for all processes of a host.
     #[cbor(n(4), with = "path")]
     pub state: PathBuf,
-    /// What messages call it: the member's name, and which of its workers it is.
+    /// The name in messages: the member's name and the worker's number.
     #[n(6)]
     pub name: String,
-    /// Whether keys in use are copied as session objects; `None`: where that is known to be faster (SoftHSM).
+    /// Whether keys in use are copied as session objects; `None`: only for tokens known to be faster with it (SoftHSM).
     #[n(7)]
     pub copies: Option<bool>,
-    /// The member's name, where `name` is another.
+    /// The member's name, if it differs from `name`.
     #[n(8)]
     pub member: Option<String>,
-    /// How commands name a token that is not a member yet: its URI.
+    /// The URI, which names a token that is not a member yet in commands.
     #[n(9)]
     pub uri: Option<String>,
 }
 
 impl Options {
-    /// The member's name, as commands know it.
+    /// The member's name in commands.
     pub(crate) fn member(&self) -> &str {
         self.member.as_deref().unwrap_or(&self.name)
     }
@@ -57,7 +57,7 @@ impl Options {
     }
 }
 
-/// A path is bytes, whatever its encoding.
+/// Serialises a path as bytes, whatever its encoding.
 mod path {
     use super::{Decoder, Encoder, OsStr, OsStrExt, Path, PathBuf};
     use minicbor::{decode::Error as Malformed, encode as to};

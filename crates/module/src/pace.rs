@@ -1,4 +1,4 @@
-//! How long the vendor's calls take, by kind of work.
+//! Durations of the vendor's calls, by kind of work.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use hsmux_token::sync::Mutex;
 use hsmux_token::{ObjectId, Pace, Work};
 
-/// How many operations are looked back.
+/// The number of operations that are considered.
 const WINDOW: usize = 32;
 
-/// Fewer say nothing.
+/// With fewer samples the duration is unknown.
 const FEW: u64 = 8;
 
-/// Kinds of work that are told apart; of more than these the rest is not measured.
+/// Kinds of work that are measured; further ones are not.
 const KINDS: usize = 64;
 
-/// What this process has measured since somebody first asked: a pool that does not watch its members
-/// pays for no clock and no lock.
+/// Measurements of this process. They start with the first query, so that pools without watching pay no clock and no
+/// lock.
 #[derive(Default)]
 pub(crate) struct Paces {
     asked: AtomicBool,
@@ -31,12 +31,12 @@ struct Window {
 }
 
 impl Paces {
-    /// The moment at which an operation begins, if it is measured.
+    /// The start of an operation, if it is measured.
     pub fn begin(&self) -> Option<Instant> {
         self.asked.load(Ordering::Relaxed).then(Instant::now)
     }
 
-    /// An operation went well.
+    /// Records a successful operation.
     pub fn note(&self, work: Work, key: ObjectId, took: Duration) {
         let mut kinds = self.kinds.lock();
         if kinds.len() >= KINDS && !kinds.contains_key(&work) {
@@ -52,7 +52,7 @@ impl Paces {
         window.count += 1;
     }
 
-    /// Of what was done often enough to say something.
+    /// The durations of kinds of work with enough samples.
     pub fn all(&self) -> Vec<Pace> {
         self.asked.store(true, Ordering::Relaxed);
         let kinds = self.kinds.lock();

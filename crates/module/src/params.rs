@@ -1,13 +1,11 @@
 //! Mechanisms as C structures.
-//!
-//! A parameter reaches a module only in the form that its mechanism has: bytes that came from a
-//! peer are never taken for a structure with pointers in it.
+//! A module gets a parameter only in the mechanism's own form: bytes of a peer never become a structure with pointers.
 
 use hsmux_token::ck::*;
 use hsmux_token::{Error, Mechanism, Params, Result};
 use smallvec::SmallVec;
 
-/// Calls `call` with the mechanism as CK_MECHANISM; it and what it points to end with the call.
+/// Calls `call` with the mechanism as CK_MECHANISM, which is valid only during the call.
 pub(crate) fn with_raw<R>(
     mechanism: &Mechanism,
     call: impl FnOnce(&mut CK_MECHANISM) -> R,
@@ -49,7 +47,7 @@ pub(crate) fn with_raw<R>(
             with(kind, raw, call)
         }
         Params::Gcm(gcm) => {
-            // A copy: there are modules that write the IV they chose.
+            // A copy, because some modules write the IV that they chose.
             let mut iv = SmallVec::<[u8; 16]>::from_slice(&gcm.iv);
             let (aad, aad_len) = optional(&gcm.aad);
             let raw = CK_GCM_PARAMS {
@@ -114,7 +112,7 @@ fn with<P, R>(kind: u64, mut params: P, call: impl FnOnce(&mut CK_MECHANISM) -> 
     })
 }
 
-/// The structure of AES and that of DES differ in the length of the IV alone.
+/// The structures of AES and DES differ only in the length of the IV.
 fn with_cbc_data<R>(
     mechanism: &Mechanism,
     iv: &[u8],
@@ -140,7 +138,7 @@ fn with_cbc_data<R>(
     Ok(with(mechanism.kind, raw, call))
 }
 
-/// No bytes are a null pointer: modules compare with that.
+/// An empty input is a null pointer: modules compare with that.
 fn optional(bytes: &[u8]) -> (*mut u8, u64) {
     match bytes {
         [] => (std::ptr::null_mut(), 0),
@@ -178,7 +176,7 @@ fn fits(mechanism: &Mechanism) -> bool {
     kinds.contains(&mechanism.kind)
 }
 
-/// The parameter is an IV, or the public value of the other side.
+/// Mechanisms whose parameter is an IV or the peer's public value.
 const BYTES: &[u64] = &[
     CKM_AES_CBC,
     CKM_AES_CBC_PAD,
@@ -199,7 +197,7 @@ const BYTES: &[u64] = &[
     CKM_DH_PKCS_DERIVE,
 ];
 
-/// The parameter is CK_MAC_GENERAL_PARAMS.
+/// Mechanisms whose parameter is CK_MAC_GENERAL_PARAMS.
 const NUMBER: &[u64] = &[
     CKM_AES_MAC_GENERAL,
     CKM_AES_CMAC_GENERAL,
@@ -213,7 +211,7 @@ const NUMBER: &[u64] = &[
     CKM_SHA512_HMAC_GENERAL,
 ];
 
-/// The parameter is CK_RSA_PKCS_PSS_PARAMS.
+/// Mechanisms whose parameter is CK_RSA_PKCS_PSS_PARAMS.
 const PSS: &[u64] = &[
     CKM_RSA_PKCS_PSS,
     CKM_SHA1_RSA_PKCS_PSS,
@@ -227,7 +225,7 @@ const PSS: &[u64] = &[
     CKM_SHA3_512_RSA_PKCS_PSS,
 ];
 
-/// The parameter is CK_KEY_DERIVATION_STRING_DATA.
+/// Mechanisms whose parameter is CK_KEY_DERIVATION_STRING_DATA.
 const STRING_DATA: &[u64] = &[
     CKM_AES_ECB_ENCRYPT_DATA,
     CKM_DES_ECB_ENCRYPT_DATA,

@@ -1,19 +1,5 @@
-//! The PIN breaker: a wrong PIN is tried once, by whichever process of this machine, and never again.
-//!
-//! A token locks after a few wrong PINs, for good. So every use of a PIN is journaled in the state
-//! folder, one file for each token, by [`journal`]:
-//!
-//! 1. take the token's lock (`flock`), which serialises the logins of all processes;
-//! 2. ask [`rules`] whether this version of the PIN may be tried; the token's own counter flags,
-//!    read under the lock, have a say in it;
-//! 3. write "attempting" and make it durable; where that fails there is no login;
-//! 4. C_Login;
-//! 5. write what came of it.
-//!
-//! A process that dies between 3 and 5 leaves "attempting" behind. That counts as a refusal, except
-//! that a PIN which has succeeded before is tried once more, as "retrying". An answer that does not
-//! say whether a try was counted is "unknown", and counts as a refusal of any PIN. A PIN's version is a keyed MAC over
-//! token, user and PIN: the file says nothing about the PIN to whoever lacks the key beside it.
+//! The PIN breaker: all processes of a host together try a wrong PIN only once, because tokens lock for good.
+//! The steps, the table of records and the reasons are in `docs/internals/pins.md`.
 
 mod attempt;
 mod beside;
@@ -33,7 +19,7 @@ pub(crate) use journal::Journal;
 pub(crate) use rules::is_about_new_pin;
 pub use users::state_of_user;
 
-/// Whose PIN it is.
+/// The user of a PIN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum User {
@@ -43,25 +29,25 @@ pub enum User {
     SecurityOfficer,
 }
 
-/// What became of a PIN when it was last used.
+/// The outcome of a PIN's last use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// A login was begun, and nobody wrote how it ended.
+    /// A login was begun, and its outcome was not recorded.
     Attempting,
-    /// The same, after one that had been broken off already.
+    /// The same, for the second time.
     Retrying,
-    /// The token answered, but not whether it counted a wrong PIN. Never tried again.
+    /// The token did not report whether it counted a wrong PIN. Never tried again.
     Unknown,
-    /// The token refused it, or it was replaced by another. Never tried again.
+    /// The token refused it, or another PIN replaced it. Never tried again.
     Refused,
-    /// The token took it.
+    /// The token accepted it.
     Succeeded,
-    /// Not tried: the token's counter is low, and this PIN has never been right.
+    /// Not tried: the token's counter is low, and this PIN has never succeeded.
     Held,
-    /// A person has released it: it may be tried once more.
+    /// An operator has released it for one more try.
     Released,
-    /// C_SetPIN or C_InitPIN to this PIN was begun: it is the token's PIN now, or the one before still is.
+    /// C_SetPIN or C_InitPIN to this PIN was begun: either this or the previous one is the token's PIN.
     Setting,
 }
 
@@ -69,13 +55,13 @@ pub enum Outcome {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Version {
-    /// Whose PIN.
+    /// The user of the PIN.
     pub user: User,
-    /// The MAC that stands for it, in hex.
+    /// The MAC of the PIN, in hex.
     pub mac: String,
-    /// What became of it.
+    /// Its last outcome.
     pub outcome: Outcome,
-    /// Whether the token has ever taken it.
+    /// Whether the token has ever accepted it.
     pub succeeded_before: bool,
     /// Whether the token's counter was full before the last attempt.
     pub counter_was_full: bool,
@@ -83,7 +69,7 @@ pub struct Version {
     pub time: u64,
 }
 
-/// What is on record about one token's PINs, the one that was used last at the end.
+/// The record of one token's PINs, the most recently used last.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
@@ -93,14 +79,14 @@ pub struct Record {
     pub model: String,
     /// serialNumber.
     pub serial: String,
-    /// label, when it was last seen; not part of the token's identity.
+    /// label, as last seen; not part of the token's identity.
     pub label: String,
-    /// Every version that has been used.
+    /// Every PIN that has been used.
     pub pins: Vec<Version>,
 }
 
 impl Version {
-    /// Whether it is not tried by itself any more.
+    /// Whether it is no longer tried automatically.
     pub fn is_held(&self) -> bool {
         match self.outcome {
             Outcome::Refused | Outcome::Held | Outcome::Unknown | Outcome::Retrying => true,
@@ -110,7 +96,7 @@ impl Version {
     }
 }
 
-/// Everything on record in a state folder, by the daemon's workers and by those that have a user of their own.
+/// Lists all records of a state folder, including those of workers with a user of their own.
 pub fn list(state: &Path) -> Result<Vec<Record>> {
     let mut records = store::Folder::open(state)?.list()?;
     for users in users::states(state)? {
@@ -122,8 +108,8 @@ pub fn list(state: &Path) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-/// Lets the PINs that are held on the tokens that `which` means be tried once more; answers which
-/// records were changed. The token's own counter still holds a last try back.
+/// Permits one more try of the held PINs on the tokens that match `which`; returns the changed records.
+/// A last try by the token's own counter is still refused.
 pub fn release(state: &Path, which: &Uri) -> Result<Vec<Record>> {
     let mut changed = release_in(state, which)?;
     for users in users::states(state)? {

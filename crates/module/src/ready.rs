@@ -1,9 +1,5 @@
-//! Signatures that are expected: C_SignInit while nobody waits, so that C_Sign alone is left when the data comes.
-//! In a software token that is the shorter half (SoftHSM, P-256: 27 and 16 us).
-//!
-//! Expected is what was asked for twice in a row, of a token that is fast; it waits in a session of its own, no
-//! longer than [`LIFE`]: nor is a key that another process has deleted used longer. What does not go well this way
-//! goes the usual way: errors are always the token's own.
+//! Prepared signatures: C_SignInit runs while nobody waits. See `docs/internals/prepared-signatures.md`.
+//! They wait [`LIFE`] at most, which also bounds the use of a deleted key. On failure the operation runs normally.
 
 use std::time::{Duration, Instant};
 
@@ -17,38 +13,38 @@ use crate::here::Task;
 use crate::library::{Handle, Session};
 use crate::sessions::Sessions;
 
-/// How long an expected signature waits.
+/// How long a prepared signature waits.
 const LIFE: Duration = Duration::from_millis(100);
 
-/// So many at once, each in a session.
+/// Prepared signatures at once, each in a session.
 const MOST: usize = 4;
 
-/// Those of one token.
+/// Prepared signatures of one token.
 #[derive(Default)]
 pub(crate) struct Expected(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     ready: Vec<Ready>,
-    /// Idle sessions, and all of them.
+    /// Idle sessions, and the number of all.
     idle: Vec<Session>,
     open: usize,
-    /// What was asked for last.
+    /// The last request.
     last: Option<Like>,
-    /// How often keys have changed: what is being made ready then is not kept.
+    /// Counts changes of keys: a signature that is prepared during a change is discarded.
     edition: u64,
-    /// The token has refused it once, or has no more sessions.
+    /// The token has refused it once, or has no session left.
     never: bool,
 }
 
-/// All of a signature but its data.
+/// A signature request without its data.
 #[derive(Clone, PartialEq)]
 struct Like {
     key: ObjectId,
     mechanism: Mechanism,
 }
 
-/// C_SignInit is done.
+/// A session after C_SignInit.
 struct Ready {
     like: Like,
     handle: Handle,
@@ -76,7 +72,7 @@ impl Like {
 }
 
 impl ModuleToken {
-    /// A signature that was expected.
+    /// Completes a prepared signature, if one fits.
     pub(crate) fn run_expected(&self, operation: &Operation) -> Option<Bytes> {
         let (_, _, _, data) = operation.key_use()?;
         let ready = self.expected.take(operation)?;
@@ -102,14 +98,14 @@ impl ModuleToken {
         Some(bytes)
     }
 
-    /// Makes another one like it ready, if there was one before; until when that waits.
+    /// Prepares another signature if two alike came in a row; returns until when it waits.
     pub(crate) fn make_ready(&self, operation: &Operation) -> Option<Instant> {
         let like = self.expected.again(operation)?;
         if !self.usual.is_short(&Task::of(operation)?) {
             return None;
         }
         let made = self.begin_expected(like);
-        // That a key is gone is said where it is asked for.
+        // A missing key is reported by the operation itself.
         if let Err(error) = &made
             && !is_about_handle(error)
         {
@@ -123,7 +119,7 @@ impl ModuleToken {
         let Some(handle) = self.handles.get(&like.key) else {
             return Ok(None);
         };
-        // A lane that is never idle does not let go of anything.
+        // Ended here as well, because a lane may never be idle.
         self.expected.end_old(&self.sessions);
         let Some((session, edition)) = self.expected.session(&self.sessions)? else {
             return Ok(None);
@@ -159,7 +155,7 @@ impl Expected {
         Some(ready.swap_remove(place))
     }
 
-    /// What an operation is like, if the one before was, too.
+    /// The request, if the one before was alike.
     fn again(&self, operation: &Operation) -> Option<Like> {
         let mut state = self.0.lock();
         if state.never {
@@ -188,7 +184,7 @@ impl Expected {
         Ok(Some((opened?, edition)))
     }
 
-    /// Whether it is kept: not where keys have changed meanwhile.
+    /// Keeps it unless keys have changed in the meantime; returns whether it did.
     fn keep(&self, sessions: &Sessions, ready: Ready, edition: u64) -> bool {
         let mut state = self.0.lock();
         if state.edition == edition {
@@ -200,7 +196,7 @@ impl Expected {
         false
     }
 
-    /// For the next one.
+    /// Returns a session for the next one.
     fn leave(&self, session: Session) {
         self.0.lock().idle.push(session);
     }
@@ -210,19 +206,19 @@ impl Expected {
         sessions.close(session);
     }
 
-    /// Of a key that has changed or gone.
+    /// Ends those of a key that has changed or been deleted.
     pub fn end(&self, sessions: &Sessions, key: ObjectId) {
         self.0.lock().edition += 1;
         self.end_those(sessions, |ready| ready.like.key == key);
     }
 
-    /// Those that nobody has asked for in time.
+    /// Ends those that have waited too long.
     pub fn end_old(&self, sessions: &Sessions) {
         let now = Instant::now();
         self.end_those(sessions, |ready| ready.ends <= now);
     }
 
-    /// All: somebody needs a session, or it is the end.
+    /// Ends all, for other work or at the end.
     pub fn end_all(&self, sessions: &Sessions) {
         self.end_those(sessions, |_| true);
         let idle = {

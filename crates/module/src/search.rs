@@ -1,9 +1,5 @@
-//! Searches of a token, and calls that make objects on it, kept apart.
-//!
-//! SoftHSM 2.6.1 answers C_CreateObject, C_UnwrapKey and C_GenerateKeyPair with CKR_GENERAL_ERROR, and leaves half
-//! an object behind, where another thread of the process searches meanwhile: the search reads a file that is being
-//! written, and takes the object for broken. So who searches does it alone, and makers work beside each other. No
-//! use of a key waits for either.
+//! Keeps searches apart from calls that create objects: if both run at once, SoftHSM 2.6.1 fails with CKR_GENERAL_ERROR
+//! and leaves half an object. Searches run alone, creations in parallel; uses of keys wait for neither.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +10,7 @@ use hsmux_token::{Attributes, Result};
 use crate::ModuleToken;
 use crate::library::{Handle, Session};
 
-/// How long one waits for the other: a token may take a minute for a key, and others bear both at once.
+/// How long one waits for the other. A key may take a minute, and other tokens tolerate both at once.
 const POLITE: Duration = Duration::from_secs(1);
 
 impl ModuleToken {
@@ -25,7 +21,7 @@ impl ModuleToken {
         self.sessions.library().find(session, &of_token, most)
     }
 
-    /// Keeps searches away while objects are made or changed; `None` where one takes too long.
+    /// Delays searches while objects are created or changed; `None` if one takes too long.
     pub(crate) fn making(&self) -> Option<SharedTurn<'_>> {
         self.known.store.share_until(Instant::now() + POLITE)
     }

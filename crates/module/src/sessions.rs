@@ -1,4 +1,4 @@
-//! The sessions of one token: opened once, lent for one operation at a time.
+//! The sessions of one token: opened once, leased for one operation at a time.
 
 use std::time::Instant;
 
@@ -8,33 +8,33 @@ use hsmux_token::{Error, Kind, Result};
 
 use crate::library::{Library, LibraryRef, Session, Slot};
 
-/// In place of a session that was closed after an error, to be opened when it is next used.
+/// Marks a session that was closed after an error and is opened at its next use.
 const CLOSED: Session = 0;
 
-/// All sessions of a token. They end with this; the module's own count of them keeps the login.
+/// All sessions of a token. They close on drop; the login lasts while the module counts at least one.
 pub(crate) struct Sessions {
     library: LibraryRef,
     slot: Slot,
     lanes: Stack,
-    /// The one that makes session objects, which live as long as it does. `None` on a token with a
-    /// single session, whose only lane does both.
+    /// The session of session objects, which live as long as it does. `None` if the token has only one session for
+    /// everything.
     keeper: Option<Stack>,
     count: u32,
 }
 
-/// Idle sessions; the one that was used last is warmest and is taken first.
+/// Idle sessions; the one used last is taken first, because its memory is still cached.
 #[derive(Default)]
 struct Stack {
     idle: Mutex<Vec<Session>>,
     freed: Condvar,
 }
 
-/// What a session is wanted for.
+/// The purpose of a lease.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Anything that leaves nothing behind in the session.
+    /// Work that leaves nothing behind in the session.
     Work,
-    /// To make session objects, or to read for a long time.
+    /// Creates session objects, or reads for a long time.
     Keep,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Lease<'a> {
 }
 
 impl Sessions {
-    /// Opens one session to keep and as many as `wanted` to work with, or as many as the token has.
+    /// Opens one session for session objects and `wanted` for work, or as many as the token has.
     pub(crate) fn open(library: LibraryRef, slot: Slot, wanted: u32) -> Result<Self> {
         let mut opened = Self {
             slot,
@@ -79,23 +79,22 @@ impl Sessions {
         self.count
     }
 
-    /// Whether the token has one session only. It does all work, and session objects live in it.
+    /// Whether the only session does all work and holds session objects.
     pub(crate) fn is_only_one(&self) -> bool {
         self.keeper.is_none()
     }
 
-    /// The module that they are sessions of.
+    /// The module of the sessions.
     pub(crate) fn library(&self) -> &Library {
         &self.library
     }
 
-    /// One more, for the caller to close.
+    /// Opens an additional session, which the caller closes.
     pub(crate) fn open_more(&self) -> Result<Session> {
         self.library.open_session(self.slot)
     }
 
-    /// Closes such a one, with what is active in it. One that cannot be closed is gone already, or is the
-    /// module's loss.
+    /// Closes such a session and its active operation. If that fails, the session is gone, or the module leaks it.
     pub(crate) fn close(&self, session: Session) {
         if let Err(error) = self.library.close_session(session)
             && error.code() != Some(CKR_SESSION_HANDLE_INVALID)
@@ -104,7 +103,7 @@ impl Sessions {
         }
     }
 
-    /// A session, as soon as one is idle.
+    /// Leases a session as soon as one is idle.
     pub(crate) fn lease(&self, purpose: Purpose, deadline: Instant) -> Result<Lease<'_>> {
         let stack = match (purpose, &self.keeper) {
             (Purpose::Keep, Some(keeper)) => keeper,
@@ -145,8 +144,8 @@ impl Lease<'_> {
         self.session
     }
 
-    /// After an error that may have left an operation active: the session is closed, and opened
-    /// anew when it is next needed. The keeper stays, with its session objects.
+    /// Closes the session after an error that may have left an operation active; the next use reopens it.
+    /// The session of session objects stays.
     pub(crate) fn retire(&mut self) {
         if self.session == CLOSED || !std::ptr::eq(self.stack, &raw const self.sessions.lanes) {
             return;
@@ -155,7 +154,7 @@ impl Lease<'_> {
         self.session = CLOSED;
     }
 
-    /// [`Self::retire`], and a fresh session at once.
+    /// [`Self::retire`], then opens a new session at once.
     pub(crate) fn renew(&mut self) -> Result<()> {
         self.retire();
         if self.session == CLOSED {
@@ -168,7 +167,7 @@ impl Lease<'_> {
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
         let mut idle = self.stack.idle.lock();
-        // The last to be taken: it may not open.
+        // At the bottom of the stack, because it may not open.
         let place = if self.session == CLOSED {
             0
         } else {
@@ -185,7 +184,7 @@ impl Drop for Sessions {
         let keeper = self.keeper.take();
         for stack in [Some(&self.lanes), keeper.as_ref()].into_iter().flatten() {
             for session in stack.idle.lock().drain(..).filter(|s| *s != CLOSED) {
-                // Nobody is left to tell.
+                // An error here has no recipient.
                 let _ = self.library.close_session(session);
             }
         }

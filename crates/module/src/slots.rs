@@ -1,4 +1,4 @@
-//! The slots of a module, and which of them is meant.
+//! The slots of a module, and the selection of one.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::library::{Library, LibraryRef, Slot};
 /// A slot with a token in it.
 #[derive(Clone, Debug)]
 pub struct SlotInfo {
-    /// The slot's number; in some modules another after each start.
+    /// The slot's number; some modules change it at each start.
     pub id: u64,
     /// slotDescription.
     pub description: String,
@@ -21,7 +21,7 @@ pub struct SlotInfo {
     pub token: TokenInfo,
 }
 
-/// Lists the slots of a module that have a token in them, initialised or not.
+/// Lists the slots with a token, initialised or not.
 pub fn slots(module: &Path) -> Result<Vec<SlotInfo>> {
     let library = LibraryRef::open(module)?;
     list(&library)
@@ -30,7 +30,7 @@ pub fn slots(module: &Path) -> Result<Vec<SlotInfo>> {
 fn list(library: &Library) -> Result<Vec<SlotInfo>> {
     let mut slots = Vec::new();
     for id in library.slots()? {
-        // A token that was pulled out meanwhile is not there.
+        // The token was removed meanwhile.
         let (Ok(slot), Ok(token)) = (library.slot_info(id), library.token_info(id)) else {
             continue;
         };
@@ -44,11 +44,11 @@ fn list(library: &Library) -> Result<Vec<SlotInfo>> {
     Ok(slots)
 }
 
-/// The one slot that is meant.
+/// Returns the only slot that the selector matches.
 pub(crate) fn choose(library: &Library, selector: &SlotSelector) -> Result<Slot> {
     let slots = list(library)?;
     let fits = |slot: &&SlotInfo| {
-        // SoftHSM always lists one more token, which is not initialised: it is meant by number only.
+        // SoftHSM always lists one more, uninitialised token: only a slot id selects it.
         (slot.is_initialised() || selector.slot_id.is_some()) && slot.fits(selector)
     };
     let mut fitting = slots.iter().filter(fits);
@@ -69,7 +69,7 @@ pub(crate) fn choose(library: &Library, selector: &SlotSelector) -> Result<Slot>
     ))
 }
 
-/// Counts the objects of a token that a program sees without a login.
+/// Counts the objects of a token that are visible without a login.
 pub fn public_objects(module: &Path, selector: &SlotSelector) -> Result<usize> {
     let library = LibraryRef::open(module)?;
     let session = library.open_session(choose(&library, selector)?)?;
@@ -88,7 +88,7 @@ impl SlotInfo {
         self.token.flags.contains(TokenFlags::TOKEN_INITIALIZED)
     }
 
-    /// Whether a selector can mean the token in this slot.
+    /// Whether a selector matches the token in this slot.
     pub fn fits(&self, selector: &SlotSelector) -> bool {
         selector.matches_token(&self.token, Some(self.id))
             && same(selector.slot_description.as_deref(), &self.description)
@@ -108,7 +108,7 @@ impl std::fmt::Display for SlotInfo {
     }
 }
 
-/// All that a token in a slot says of itself.
+/// Reads all data of a token in a slot.
 pub(crate) fn describe(library: &Library, slot: Slot, lanes: u32) -> Result<TokenInfo> {
     let module = library.info()?;
     Ok(TokenInfo {
@@ -121,7 +121,7 @@ pub(crate) fn describe(library: &Library, slot: Slot, lanes: u32) -> Result<Toke
     })
 }
 
-/// What the slot is called, if the token can leave it.
+/// The slot's name, if the token is removable.
 fn removable(library: &Library, slot: Slot) -> Result<Option<String>> {
     let info = library.slot_info(slot)?;
     let removable = info.flags & CKF_REMOVABLE_DEVICE != 0;
@@ -146,7 +146,7 @@ fn version(version: CK_VERSION) -> (u8, u8) {
     (version.major, version.minor)
 }
 
-/// A text that is padded with blanks; some modules pad with zeros.
+/// Trims a text padded with blanks; some modules pad with zeros.
 fn text(padded: &[u8]) -> String {
     let text = String::from_utf8_lossy(padded);
     text.trim_end_matches(['\0', ' ']).to_owned()

@@ -1,14 +1,5 @@
-//! AES-CBC without a C_EncryptInit or C_DecryptInit for each text, which in a fast token is most of the work
-//! (SoftHSM: 19 of 21 us, and a look at the whole token where another process has changed its keys): an
-//! operation stays active in a session of its own, and texts pass through it one after the other.
-//!
-//! CBC combines each block with the one before it, and the first with the IV (NIST SP 800-38A, section
-//! 6.2). So a text can follow another one in the same stream when its own IV, and what the stream has in that
-//! place, are combined into its first block. Padding (PKCS #7) is put on and taken off here.
-//!
-//! A stream begins where several texts come at once, where one soon follows another, or where a stream has ended;
-//! others may join. It is used no longer than it is young, and so is a key that another process has deleted. What does
-//! not go well this way goes the usual way, one by one: errors are always the token's own.
+//! AES-CBC texts of several callers through one active operation, to save C_EncryptInit: `docs/internals/batching.md`.
+//! A text follows another by adjusting its first block (NIST SP 800-38A, section 6.2). On failure it runs alone.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -33,28 +24,28 @@ const BLOCK: usize = 16;
 /// Longer texts are not worth a copy.
 const LONGEST: usize = 4096;
 
-/// How long a stream lives, as its Init has taken.
+/// The life of a stream, by the duration of its Init.
 const LIFE: RangeInclusive<Duration> = Duration::from_millis(20)..=Duration::from_secs(1);
 
-/// A text that comes within this after another follows it.
+/// A text that comes within this time after another starts a stream.
 pub(crate) const SOON: Duration = Duration::from_millis(20);
 
-/// Places of operations.
+/// Positions of operations.
 pub(crate) type Places = SmallVec<[usize; 16]>;
 
-/// An operation that is active in its session.
+/// An active operation in its session.
 pub(crate) struct Stream {
     pub(crate) session: Session,
     /// See [`Streams::edition`](crate::streams::Streams::edition).
     pub(crate) edition: u64,
     verb: Verb,
     key: ObjectId,
-    /// The last block that was enciphered, or the IV.
+    /// The last ciphertext block, or the IV.
     before: [u8; BLOCK],
     ends: Instant,
 }
 
-/// An operation that can pass through a stream.
+/// An operation that fits a stream.
 struct Text<'a> {
     verb: Verb,
     key: ObjectId,
@@ -64,7 +55,7 @@ struct Text<'a> {
 }
 
 impl ModuleToken {
-    /// Runs an operation that goes well in a stream.
+    /// Runs an operation in a stream, if it fits and succeeds.
     pub(crate) fn run_in_stream(&self, operation: &Operation) -> Option<Outcome> {
         let text = Text::of(operation)?;
         self.info().mechanism(CKM_AES_CBC)?;
@@ -72,14 +63,14 @@ impl ModuleToken {
         Some(Outcome::Bytes(answer.into()))
     }
 
-    /// Runs those that go well in streams, and answers which these were.
+    /// Runs the operations that fit streams; returns which ones succeeded.
     pub(crate) fn run_in_streams(
         &self,
         operations: &[(Operation, Instant)],
         tell: &mut dyn FnMut(usize, Result<Outcome>),
     ) -> Places {
         let mut told = Places::new();
-        // Of a signature no more than this is asked.
+        // Signatures and other operations end here, after a cheap check.
         let texts = || operations.iter().map(|(operation, _)| Text::of(operation));
         if texts().all(|text| text.is_none()) || self.info().mechanism(CKM_AES_CBC).is_none() {
             return told;
@@ -106,7 +97,7 @@ impl ModuleToken {
         told
     }
 
-    /// An answer for each text of one verb and key; `None` for those that are to go the usual way.
+    /// An answer for each text of one verb and key; `None` for those that have to run alone.
     fn pass(&self, texts: &[&Text<'_>]) -> Vec<Option<Bytes>> {
         let key = texts[0].key;
         let found = self.streams.find(texts[0].verb, key);
@@ -118,7 +109,7 @@ impl ModuleToken {
             None => self.begin(texts),
         };
         passed.unwrap_or_else(|error| {
-            // Of a session too many or a key that is gone the usual way tells more.
+            // A missing session or key is reported by the single operation.
             if error.code().is_some() && !is_about_handle(&error) && !is_about_sessions(&error) {
                 tracing::debug!(%error, token = self.name, "texts are enciphered one by one");
                 self.streams.keep_apart(key);
@@ -163,14 +154,14 @@ impl ModuleToken {
         if texts.len() == 1 {
             return Ok(passed);
         }
-        // Somebody else may have gone on with it: then the others go the usual way.
+        // Another thread may have taken the stream; then the remaining texts run alone.
         if let Some(stream) = self.streams.find(first.verb, first.key) {
             passed.extend(self.go_on(stream, &texts[1..])?);
         }
         Ok(passed)
     }
 
-    /// The first text of a stream takes as long as one that goes the usual way.
+    /// Records durations. The first text of a stream takes as long as a single operation.
     fn note(&self, text: &Text<'_>, begun: Instant) {
         if self.paces.begin().is_some() {
             let kind = if text.padded {
@@ -185,7 +176,7 @@ impl ModuleToken {
 }
 
 impl Stream {
-    /// One whose Init, which began then, is done.
+    /// A stream whose Init started at `begun` and is done.
     fn new(session: Session, edition: u64, first: &Text<'_>, begun: Instant) -> Self {
         let now = Instant::now();
         Self {
@@ -198,27 +189,27 @@ impl Stream {
         }
     }
 
-    /// What is done in it.
+    /// Its verb.
     pub(crate) fn verb(&self) -> Verb {
         self.verb
     }
 
-    /// Whose it is.
+    /// Its key.
     pub(crate) fn key(&self) -> ObjectId {
         self.key
     }
 
-    /// Whether this is done with this key in it.
+    /// Whether it has this verb and key.
     pub(crate) fn is_of(&self, verb: Verb, key: ObjectId) -> bool {
         self.verb == verb && self.key == key
     }
 
-    /// Whether it may go on.
+    /// Whether it is young enough to continue.
     pub(crate) fn is_young(&self) -> bool {
         Instant::now() < self.ends
     }
 
-    /// An answer for each text; `None` for one whose padding is wrong.
+    /// An answer for each text; `None` for wrong padding.
     fn pass(&mut self, library: &Library, texts: &[&Text<'_>]) -> Result<Vec<Option<Bytes>>> {
         match self.verb {
             Verb::Encrypt => self.encrypt(library, texts),
@@ -246,7 +237,7 @@ impl Stream {
         Ok(answers)
     }
 
-    /// All texts in one call.
+    /// Decrypts all texts in one call.
     fn decrypt(&mut self, library: &Library, texts: &[&Text<'_>]) -> Result<Vec<Option<Bytes>>> {
         let sealed = match texts {
             [] => return Ok(Vec::new()),
@@ -308,8 +299,8 @@ fn cbc(iv: [u8; BLOCK]) -> Mechanism {
     Mechanism::with_bytes(CKM_AES_CBC, iv.to_vec())
 }
 
-/// The first block as if the stream had begun with `iv`, where it goes on after the block `before`. The same
-/// before enciphering and after deciphering.
+/// Replaces `iv` by the block `before` in the first block, where the stream continues.
+/// The operation is the same before encryption and after decryption.
 fn swap_iv(text: &mut [u8], before: &[u8; BLOCK], iv: &[u8; BLOCK]) {
     for ((byte, before), iv) in text.iter_mut().zip(before).zip(iv) {
         *byte ^= before ^ iv;
@@ -321,7 +312,7 @@ fn last_block(sealed: &[u8]) -> Result<[u8; BLOCK]> {
     block.ok_or_else(|| Error::vendor("C_EncryptUpdate", CKR_DEVICE_ERROR))
 }
 
-/// Without its padding; looks at every byte that may be padding, whatever the others are.
+/// Removes the padding. Checks every byte that may be padding, whatever the others are: no timing oracle.
 fn unpadded(mut text: Vec<u8>) -> Option<Bytes> {
     let block: [u8; BLOCK] = *text.last_chunk()?;
     let pad = block[BLOCK - 1];

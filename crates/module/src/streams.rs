@@ -11,13 +11,13 @@ use crate::library::Session;
 use crate::sessions::Sessions;
 use crate::stream::{SOON, Stream};
 
-/// So many at once: one to encipher and one to decipher, of two keys. Others take turns.
+/// Streams at once: encryption and decryption with two keys. Other keys take turns.
 const MOST: usize = 4;
 
-/// So many keys are remembered as apart. One more, and all of them are tried once more.
+/// Keys that are remembered as unsuitable. If there are more, all are tried again.
 const MOST_APART: usize = 4096;
 
-/// All of them.
+/// All streams of a token.
 #[derive(Default)]
 pub(crate) struct Streams {
     state: Mutex<State>,
@@ -25,20 +25,20 @@ pub(crate) struct Streams {
 
 #[derive(Default)]
 struct State {
-    /// The one that was used last is the last.
+    /// Idle streams, the most recently used last.
     idle: Vec<Stream>,
-    /// Sessions, those on loan included.
+    /// Number of sessions, including those in use.
     open: usize,
-    /// How often keys have changed: what is on loan then does not come back.
+    /// Counts changes of keys: a stream that is in use during a change is not returned.
     edition: u64,
-    /// Keys that the token does not use this way: with CKA_ALLOWED_MECHANISMS, for example.
+    /// Keys that the token refuses to use this way, for example because of CKA_ALLOWED_MECHANISMS.
     apart: HashSet<ObjectId>,
-    /// The last text that had no stream, and when.
+    /// The last text without a stream.
     alone: Option<(Verb, ObjectId, Instant)>,
 }
 
 impl Streams {
-    /// From now on its texts go the usual way.
+    /// Uses no streams for this key from now on.
     pub fn keep_apart(&self, key: ObjectId) {
         let apart = &mut self.state.lock().apart;
         if apart.len() >= MOST_APART {
@@ -47,15 +47,14 @@ impl Streams {
         apart.insert(key);
     }
 
-    /// One to go on with.
+    /// Takes a stream that can continue.
     pub fn find(&self, verb: Verb, key: ObjectId) -> Option<Stream> {
         let idle = &mut self.state.lock().idle;
         let place = idle.iter().rposition(|stream| stream.is_of(verb, key))?;
         idle[place].is_young().then(|| idle.remove(place))
     }
 
-    /// Whether a text that comes alone, without a stream, has others about it: one soon before it, or a stream
-    /// that has ended.
+    /// Whether a text without a stream has neighbours: another text shortly before, or a stream that has ended.
     pub fn follows(&self, verb: Verb, key: ObjectId) -> bool {
         let mut state = self.state.lock();
         let mut idle = state.idle.iter();
@@ -66,13 +65,13 @@ impl Streams {
         had || before.is_some_and(soon)
     }
 
-    /// How often keys have changed, where one may begin with this key.
+    /// The current count of changes, if a stream may start with this key.
     pub fn edition(&self, key: ObjectId) -> Option<u64> {
         let state = self.state.lock();
         (!state.apart.contains(&key)).then_some(state.edition)
     }
 
-    /// For the next who goes on with it.
+    /// Returns a stream for the next text.
     pub fn leave(&self, sessions: &Sessions, stream: Stream) {
         let mut state = self.state.lock();
         if state.edition == stream.edition {
@@ -82,8 +81,8 @@ impl Streams {
         self.close(sessions, stream.session);
     }
 
-    /// A session to begin one in: that of the one before, a new one, or that of the stream that has not been used
-    /// for longest. `None` where the token has no more, or others have all.
+    /// A session for a new stream: that of the previous one, a new one, or that of the least recently used.
+    /// `None` if the token has none left, or all are in use.
     pub fn session(
         &self,
         sessions: &Sessions,
@@ -121,13 +120,13 @@ impl Streams {
         }
     }
 
-    /// A session whose operation may have been broken off is not used again.
+    /// Closes a session whose operation may be incomplete.
     pub fn close(&self, sessions: &Sessions, session: Session) {
         sessions.close(session);
         self.state.lock().open -= 1;
     }
 
-    /// Of a key that has changed or gone.
+    /// Ends the streams of a key that has changed or been deleted.
     pub fn end(&self, sessions: &Sessions, key: ObjectId) {
         let mut state = self.state.lock();
         state.apart.remove(&key);
@@ -146,7 +145,7 @@ impl Streams {
         }
     }
 
-    /// All that nobody uses at the moment: somebody needs a session, or it is the end.
+    /// Ends all idle streams, for other work or at the end.
     pub fn close_idle(&self, sessions: &Sessions) {
         let mut state = self.state.lock();
         let idle = std::mem::take(&mut state.idle);
@@ -158,7 +157,7 @@ impl Streams {
     }
 }
 
-/// Whether there are too few sessions, or one has gone.
+/// Whether the error means too few sessions or a lost one.
 pub(crate) fn is_about_sessions(error: &Error) -> bool {
     matches!(
         error.code(),
@@ -178,7 +177,7 @@ mod tests {
             streams.keep_apart(key(number));
             assert_eq!(streams.edition(key(number)), None);
         }
-        // The first ones are tried once more.
+        // The first keys are tried again.
         assert_eq!(streams.edition(key(0)), Some(0));
         assert_eq!(streams.state.lock().apart.len(), 1);
     }

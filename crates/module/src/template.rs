@@ -5,19 +5,19 @@ use hsmux_token::{Attributes, Error, Kind, Result};
 use smallvec::SmallVec;
 use std::marker::PhantomData;
 
-/// CKF_ARRAY_ATTRIBUTE (PKCS#11 3.0, section 4.1): the value is a list of structures with pointers.
+/// CKF_ARRAY_ATTRIBUTE (PKCS#11 3.0, section 4.1): the value is an array of structures with pointers.
 const ARRAY: u64 = 0x4000_0000;
 
-/// An array of CK_ATTRIBUTE over a template's values, for as long as those live.
+/// An array of CK_ATTRIBUTE that borrows a template's values.
 pub(crate) struct Template<'a> {
     raw: SmallVec<[CK_ATTRIBUTE; 16]>,
-    /// Copies of the values that may be numbers: a module reads a CK_ULONG where it must be aligned.
+    /// Aligned copies of possible numbers: a module reads them as CK_ULONG.
     numbers: Box<[u64]>,
     values: PhantomData<&'a [u8]>,
 }
 
 impl<'a> Template<'a> {
-    /// Nested templates are refused: their values would be pointers from elsewhere.
+    /// Refuses nested templates, because their values would be foreign pointers.
     pub(crate) fn new(attributes: &'a Attributes) -> Result<Self> {
         let numbers = attributes.0.iter().filter_map(|a| number(&a.value));
         let mut template = Self {
@@ -46,7 +46,7 @@ impl<'a> Template<'a> {
         Ok(template)
     }
 
-    /// The array and its length, as the calls take them.
+    /// The array and its length, for the calls.
     pub(crate) fn raw(&mut self) -> (*mut CK_ATTRIBUTE, u64) {
         (self.raw.as_mut_ptr(), self.raw.len() as u64)
     }

@@ -1,4 +1,4 @@
-//! The threads behind `submit`: as many as the token has sessions, started when they are needed.
+//! The threads behind `submit`, at most one for each session, started on demand.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -10,7 +10,7 @@ use hsmux_token::{Batch, Done, Error, Kind, Outcome, Request, Result, Token};
 use crate::ModuleToken;
 use crate::here::Task;
 
-/// Requests that wait, and who runs them.
+/// Waiting requests and their threads.
 pub(crate) struct Threads {
     state: Mutex<State>,
     wake: Condvar,
@@ -19,13 +19,13 @@ pub(crate) struct Threads {
 
 struct State {
     waiting: VecDeque<Request>,
-    /// One for each thread: who is to be told of what it runs.
+    /// The callback of each thread's running request.
     running: Vec<Option<Done>>,
-    /// The same of operations on the threads of those who asked for them.
+    /// The callbacks of operations on callers' threads.
     here: Vec<Option<Done>>,
     idle: usize,
     started: usize,
-    /// Set once the token is closed or given up.
+    /// Set once the token is closed or aborted.
     over: Option<Error>,
 }
 
@@ -45,7 +45,7 @@ impl Threads {
         })
     }
 
-    /// Queues the requests for the next free thread.
+    /// Queues requests for the next free thread.
     pub(crate) fn submit(self: &Arc<Self>, batch: Batch) {
         let mut state = self.state.lock();
         if let Some(error) = state.over.clone() {
@@ -105,7 +105,7 @@ impl Threads {
         }
     }
 
-    /// Ends everything: what waits and what runs is told `error`.
+    /// Fails all waiting and running requests with `error`.
     pub(crate) fn abort(&self, error: &Error) {
         let mut state = self.state.lock();
         state.over = Some(error.clone());
@@ -118,10 +118,10 @@ impl Threads {
         fail(waiting.into_iter().map(|r| r.done).chain(running), error);
     }
 
-    /// One thread: it starts counted as idle.
+    /// One thread, counted as idle at its start.
     fn serve(&self, index: usize) {
         while let Some(request) = self.next(index) {
-            // The token closes when its last reference goes, be it this one.
+            // The token closes with its last reference, which may be this one.
             let Some(token) = self.token.upgrade() else {
                 return;
             };
@@ -151,7 +151,7 @@ impl Threads {
         state.idle += 1;
         let done = state.running[index].take();
         drop(state);
-        // Taken by abort, which has told already.
+        // `None` if abort has already called it.
         if let Some(done) = done {
             done.complete(result);
         }

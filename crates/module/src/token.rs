@@ -23,10 +23,8 @@ use crate::threads::Threads;
 use crate::{pin, slots};
 use hsmux_state::FileLock;
 
-/// A token that is open and logged in.
-///
-/// [`Token::execute`] runs on the caller's thread; [`Token::submit`] on a few threads of the
-/// token's own, which start with the first call of it. The last reference closes the token.
+/// A token that is open and logged in; its last reference closes it.
+/// [`Token::execute`] runs on the caller's thread, [`Token::submit`] on threads that start with its first call.
 pub struct ModuleToken {
     pub(crate) name: String,
     /// See [`TokenInfo::identity`].
@@ -47,16 +45,14 @@ pub struct ModuleToken {
 type Load = fn(&Path) -> Result<LibraryRef>;
 
 impl ModuleToken {
-    /// Loads the module, finds the token, opens its sessions and logs in once.
-    ///
-    /// A login that the breaker holds back is [`hsmux_token::Kind::PinHeld`]; a module or token
-    /// that is not there is [`hsmux_token::Kind::Environment`] and says what is there instead.
+    /// Loads the module, finds the token, opens its sessions and logs in once. If the breaker refuses the login, it
+    /// fails with [`hsmux_token::Kind::PinHeld`]; a missing module or token is [`hsmux_token::Kind::Environment`].
     pub fn open(options: Options) -> Result<Arc<Self>> {
         Self::open_in(LibraryRef::open, options)
     }
 
-    /// The same in a copy of the module, which is loaded beside the one that others use: it remembers nothing of what
-    /// that one has seen. Not every vendor's module can be in a process twice.
+    /// Opens the token in a copy of the module, which has no state of the loaded one. Some modules cannot be loaded
+    /// twice.
     pub fn open_beside(options: Options) -> Result<Arc<Self>> {
         Self::open_in(LibraryRef::beside, options)
     }
@@ -96,14 +92,14 @@ impl ModuleToken {
 }
 
 impl ModuleToken {
-    /// The right to run an operation on the thread that asks for it, where that is short.
+    /// The right to run an operation on the caller's thread, if the operation is short.
     fn turn_here(&self, operation: &Operation) -> Option<(Turn, Task)> {
         let task = Task::of(operation)?;
         let turn = self.usual.is_short(&task).then(Turn::take)?;
         Some((turn?, task))
     }
 
-    /// A key has changed or gone.
+    /// Ends copies, streams and prepared signatures of a key that has changed or been deleted.
     pub(crate) fn end_uses(&self, key: ObjectId) {
         self.streams.end(&self.sessions, key);
         self.expected.end(&self.sessions, key);
@@ -180,8 +176,7 @@ impl Token for ModuleToken {
         self.expected.end_old(&self.sessions);
     }
 
-    /// A vendor's call cannot be ended within its process: who called [`Token::submit`] is told at
-    /// once that the answer is lost, and the call is left to itself.
+    /// Fails pending [`Token::submit`] calls at once. The vendor's call itself cannot be ended, and is abandoned.
     fn abort(&self, reason: &str) {
         self.aborted.store(true, Ordering::Relaxed);
         self.threads
@@ -201,9 +196,8 @@ impl Drop for ModuleToken {
     }
 }
 
-/// SoftHSM may fail in C_OpenSession or C_Login while another process starts it, which would leave
-/// the outcome of a login unknown: processes that share a state folder start a module in turn. This
-/// is a courtesy: who has waited for long, or for one that hangs, or cannot, goes on.
+/// Lets processes with one state folder start a module in turn: SoftHSM may fail in C_OpenSession or C_Login meanwhile,
+/// which would leave a login's outcome unknown. Best effort: after a long wait it proceeds.
 fn wait_for_others(options: &Options) -> Option<FileLock> {
     let module = options.module.file_name()?.to_string_lossy().into_owned();
     // Among the records of PINs, which a module in a sandbox can write.
@@ -213,7 +207,7 @@ fn wait_for_others(options: &Options) -> Option<FileLock> {
     FileLock::take_turn(&path, Duration::from_secs(5), Duration::from_secs(10)).ok()
 }
 
-/// Before 2.4.0 every foreign change of the store makes all later calls slow, until the process ends.
+/// Before 2.4.0 SoftHSM becomes slow for good after any change of its store by another process.
 fn warn_of_known_trouble(name: &str, info: &TokenInfo) {
     let (major, minor) = info.library_version;
     if info.manufacturer.starts_with("SoftHSM") && (major, minor) < (2, 4) {

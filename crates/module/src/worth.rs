@@ -1,12 +1,12 @@
-//! How long something is used that has taken time to come by.
+//! How long a result is used, by the time that it took.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Long enough for that time not to matter, short enough to notice when it takes longer.
+/// Large enough to make that time negligible, small enough to notice when it grows.
 const TIMES: u32 = 200;
 
-/// Two hundred times as long as it has taken, within these bounds.
+/// Two hundred times the duration, within these bounds.
 pub(crate) fn worth(took: Duration, bounds: &RangeInclusive<Duration>) -> Duration {
     took.saturating_mul(TIMES)
         .clamp(*bounds.start(), *bounds.end())

@@ -1,5 +1,5 @@
-//! A stand-in before SoftHSM: slow for good once another process has changed the keys, as SoftHSM was
-//! before 2.4.0. One test, for SoftHSM is started and ended once for the whole process.
+//! A proxy module before SoftHSM that stays slow after another process has changed keys, like SoftHSM before 2.4.0.
+//! One test only, because SoftHSM starts and ends once in the process.
 
 #![allow(unsafe_code)] // std::env::set_var.
 
@@ -20,10 +20,10 @@ const SOFTHSM: &str = "/usr/lib/softhsm/libsofthsm2.so";
 const PIN: &str = "1234";
 const IN_USE: &str = "in use";
 
-/// An operation after a foreign change takes so long at least.
+/// The minimum duration of an operation after another process's change.
 const SLOW: Duration = Duration::from_millis(200);
 
-/// A stand-in before SoftHSM, which has one token.
+/// A proxy module before SoftHSM, which has one token.
 fn before_softhsm() -> StandIn {
     let standin = StandIn::new("");
     let folder = standin.folder.path();
@@ -31,14 +31,14 @@ fn before_softhsm() -> StandIn {
     std::fs::create_dir(folder.join("tokens")).unwrap();
     let tokens = format!("directories.tokendir = {}/tokens\n", folder.display());
     std::fs::write(&conf, tokens + "log.level = ERROR\n").unwrap();
-    // SAFETY: this process has one test, and no other thread of it is about yet.
+    // SAFETY: this process has one test, and no other thread yet.
     unsafe { std::env::set_var("SOFTHSM2_CONF", conf) };
     run("softhsm2-util --init-token --free --label old --so-pin 12345678 --pin 1234");
     order(&standin, "churn = { base_us = 200_000, each_ns = 0 }");
     standin
 }
 
-/// What the stand-in is to do from now on.
+/// Sets the proxy module's behaviour from now on.
 fn order(standin: &StandIn, settings: &str) {
     let text = format!("forward = \"{SOFTHSM}\"\n[[token]]\n{settings}\n");
     let new = standin.folder.path().join("new");
@@ -46,7 +46,7 @@ fn order(standin: &StandIn, settings: &str) {
     std::fs::rename(new, standin.folder.path().join("libtoken.so.toml")).unwrap();
 }
 
-/// Another process.
+/// Runs another process.
 fn run(line: &str) {
     let mut words = line.split(' ');
     let done = Command::new(words.next().unwrap()).args(words).output();
@@ -71,7 +71,7 @@ fn options(standin: &StandIn) -> Options {
     }
 }
 
-/// The token, and what can be done with its key.
+/// The token, and operations with its key.
 struct User {
     token: Arc<ModuleToken>,
     encrypt: Operation,
@@ -99,7 +99,7 @@ impl User {
         Ok(start.elapsed())
     }
 
-    /// A busy machine may hold up one operation, but not all of them for good.
+    /// On a busy machine single operations may be slow, but not all.
     fn is_fast(&self) {
         until("a fast operation", || self.encrypt().unwrap() < SLOW);
     }
@@ -131,7 +131,7 @@ fn a_foreign_change_of_keys_makes_it_slow_until_it_starts_anew() {
     user.is_slow();
     drop(user);
 
-    // What the process changes itself is no foreign change.
+    // The process's own changes do not count as foreign.
     let user = User::open(&standin);
     let template = Attributes::default()
         .with_number(CKA_CLASS, CKO_SECRET_KEY)
@@ -151,7 +151,7 @@ fn a_foreign_change_of_keys_makes_it_slow_until_it_starts_anew() {
     user.token.execute(&destroy, soon()).unwrap();
     user.is_fast();
 
-    // The other faults of the stand-in are there, too, and an error leaves nothing active.
+    // Its other faults work as well, and an error leaves nothing active.
     order(&standin, "sign_error = 0x32");
     assert_eq!(user.encrypt().unwrap_err().code(), Some(0x32));
     order(&standin, "leak = 50_000_000");

@@ -1,4 +1,4 @@
-//! One virtual card, from the contacts on.
+//! One virtual card, from its contacts on.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -18,26 +18,26 @@ const ATR: &[u8] = &[
     0x31, 0x73, 0x80, 0x21, 0x40, 0x81, 0x07, 0xFA,
 ];
 
-/// SIGN, whose answer a fault may spoil.
+/// SIGN, for the fault that spoils signatures.
 const SIGN: u8 = 0x68;
-/// GET RESPONSE, which fetches what did not fit into a short answer.
+/// GET RESPONSE, which fetches the rest after a short answer.
 const GET_RESPONSE: u8 = 0xC0;
 
-/// What a new card is like.
+/// Properties of a new card.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// Serial number, 3 to 11 printable characters without spaces; a card from a state file keeps its own.
+    /// Serial number, 3 to 11 printable characters without spaces. A card from a state file keeps its own.
     pub serial: String,
-    /// How long it takes.
+    /// Its service times.
     pub timing: Timing,
-    /// Where it keeps its state; `None`: nowhere, it is gone with the [`Card`].
+    /// The state file; `None`: the state ends with the [`Card`].
     pub state: Option<PathBuf>,
-    /// Bytes that keys and files may take together, about.
+    /// Approximate capacity for keys and files, in bytes.
     pub capacity: usize,
 }
 
 impl Profile {
-    /// A card of this serial number in memory, without a card's timing, as large as a real one.
+    /// A card in memory with this serial number, no delays and a real card's capacity.
     pub fn new(serial: &str) -> Self {
         Self {
             serial: serial.to_owned(),
@@ -47,30 +47,30 @@ impl Profile {
         }
     }
 
-    /// With these service times.
+    /// Sets the service times.
     #[must_use]
     pub fn timing(self, timing: Timing) -> Self {
         Self { timing, ..self }
     }
 
-    /// With its state in this file, which is read if it exists.
+    /// Sets the state file, which is read if it exists.
     #[must_use]
     pub fn state(self, file: impl Into<PathBuf>) -> Self {
         let state = Some(file.into());
         Self { state, ..self }
     }
 
-    /// With room for so many bytes.
+    /// Sets the capacity in bytes.
     #[must_use]
     pub fn capacity(self, capacity: usize) -> Self {
         Self { capacity, ..self }
     }
 }
 
-/// A card that cannot be made.
+/// An error on creation of a card.
 #[derive(Debug, thiserror::Error)]
 pub enum CardError {
-    /// Its name would not fit into a certificate's holder reference.
+    /// The serial number does not fit into a certificate's holder reference.
     #[error("serial number {0:?}: it must have 3 to 11 printable characters without spaces")]
     Serial(String),
     /// The state file cannot be read or written.
@@ -78,21 +78,21 @@ pub enum CardError {
     State {
         /// The file.
         file: PathBuf,
-        /// What the system, or the reader of the file, said.
+        /// The error of the system or of the parser.
         error: std::io::Error,
     },
 }
 
-/// Why there is no answer.
+/// The reason why the card does not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoAnswer {
-    /// It is not in the reader, or was pulled in the middle.
+    /// It is not in the reader, or was pulled during the command.
     #[error("the card is not in the reader")]
     Removed,
     /// It has no power: before [`Card::power_on`], or after it was pulled and plugged in again.
     #[error("the card has no power")]
     Off,
-    /// The power went off in the middle of the command.
+    /// Power was lost during the command.
     #[error("the card lost its power in the middle of a command")]
     PowerLost,
     /// It does not answer.
@@ -100,21 +100,20 @@ pub enum NoAnswer {
     Mute,
 }
 
-/// A virtual SmartCard-HSM. It protects nothing: keys and PINs lie in memory, or in a file, in the
-/// clear.
+/// A virtual SmartCard-HSM. It protects nothing: keys and PINs are in clear text, in memory or in a file.
 pub struct Card {
     chip: Chip,
     control: Control,
     pace: Pace,
     powered: bool,
-    /// How often it had been pulled when it got its power.
+    /// How often it had been pulled when it was powered on.
     pulls: u64,
-    /// What GET RESPONSE fetches.
+    /// The data for GET RESPONSE.
     waiting: Option<Response>,
 }
 
 impl Card {
-    /// A card from its state file, or a new one where there is none.
+    /// Reads a card from its state file, or creates a new one.
     pub fn new(profile: Profile) -> Result<Self, CardError> {
         let Profile { serial, state, .. } = &profile;
         let old = match state {
@@ -154,12 +153,12 @@ impl Card {
         &self.chip.memory.state().serial
     }
 
-    /// The hand that pulls and breaks it.
+    /// The control that pulls the card and orders faults.
     pub fn control(&self) -> Control {
         self.control.clone()
     }
 
-    /// Gives it power, or resets it, and answers the ATR.
+    /// Powers the card on, or resets it; returns the ATR.
     pub fn power_on(&mut self) -> &'static [u8] {
         self.power_off();
         self.powered = true;
@@ -167,31 +166,30 @@ impl Card {
         ATR
     }
 
-    /// Takes its power: what was not committed to memory is gone.
+    /// Powers the card off; uncommitted changes are lost.
     pub fn power_off(&mut self) {
         self.powered = false;
         self.waiting = None;
         self.chip.session = Session::default();
     }
 
-    /// A warm reset; answers the ATR.
+    /// A warm reset; returns the ATR.
     pub fn reset(&mut self) -> &'static [u8] {
         self.power_on()
     }
 
-    /// Has it power? Not after it was pulled, until it is powered again.
+    /// Whether it has power. After it was pulled, it has none until it is powered on again.
     pub fn powered(&self) -> bool {
         self.powered && self.pulls == self.control.pulls()
     }
 
-    /// Runs one command and answers; nothing where there is no answer.
-    ///
-    /// It takes as long as the profile's timing says, computation included.
+    /// Runs one command; without an answer the result is empty.
+    /// It takes the time of the profile's timing, including the computation.
     pub fn transmit(&mut self, command: &[u8]) -> Vec<u8> {
         self.exchange(command).unwrap_or_default()
     }
 
-    /// As [`transmit`](Self::transmit), with the reason where there is no answer.
+    /// Like [`transmit`](Self::transmit), with the reason if there is no answer.
     pub fn exchange(&mut self, command: &[u8]) -> Result<Vec<u8>, NoAnswer> {
         let start = Instant::now();
         let answer = self.work(command, start);
@@ -260,9 +258,9 @@ impl Card {
         }
     }
 
-    /// As much of the response as was asked for; the rest waits for GET RESPONSE.
+    /// Returns the requested length; the rest waits for GET RESPONSE.
     fn fit(&mut self, mut response: Response, ne: Option<usize>) -> Response {
-        // A command that expects nothing gets nothing.
+        // A command that expects no answer gets none.
         let ne = ne.unwrap_or(0);
         let len = ne.min(response.data.len());
         let rest = response.data.split_off(len);

@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use crate::card::{Card, NoAnswer};
 use crate::control::Control;
 
-/// A card in a reader that is only memory; clones are the same reader.
+/// A card in a reader in memory; clones are the same reader.
 #[derive(Clone)]
 pub struct Slot(Arc<Shared>);
 
@@ -18,21 +18,21 @@ struct Shared {
     name: String,
     card: Mutex<Card>,
     control: Control,
-    /// Which channel has the card for itself.
+    /// The channel with exclusive access to the card.
     owner: Mutex<Option<u64>>,
     free: Condvar,
     channels: AtomicU64,
     patience: Duration,
 }
 
-/// One of several ways to the card in a [`Slot`].
+/// One of several channels to the card in a [`Slot`].
 pub struct MemoryChannel {
     slot: Slot,
     id: u64,
 }
 
 impl Slot {
-    /// Puts the card into a reader that is called after it.
+    /// Puts the card into a reader that is named after it.
     pub fn new(card: Card) -> Self {
         Self(Arc::new(Shared {
             name: format!("Virtual card {}", card.serial()),
@@ -45,7 +45,7 @@ impl Slot {
         }))
     }
 
-    /// A new way to the card.
+    /// A new channel to the card.
     pub fn channel(&self) -> MemoryChannel {
         let id = self.0.channels.fetch_add(1, Ordering::Relaxed);
         MemoryChannel {
@@ -54,24 +54,24 @@ impl Slot {
         }
     }
 
-    /// The card itself; waits while it works.
+    /// Locks the card itself; waits while it works.
     pub fn card(&self) -> MutexGuard<'_, Card> {
         self.0.card.lock()
     }
 
-    /// Is the card at work, or held by somebody through [`card`](Self::card)?
+    /// Whether the card works, or is locked by [`card`](Self::card).
     pub fn busy(&self) -> bool {
         self.0.card.is_locked()
     }
 
-    /// The hand that pulls and breaks the card, also while it works.
+    /// The control that pulls the card and orders faults, even while it works.
     pub fn control(&self) -> Control {
         self.0.control.clone()
     }
 }
 
 impl MemoryChannel {
-    /// Waits until no other channel has the card for itself, and takes it where that is asked for.
+    /// Waits until no other channel has exclusive access; takes it if `take` is set.
     fn wait(&self, take: bool) -> Result<(), ChannelError> {
         let shared = &self.slot.0;
         let mut owner = shared.owner.lock();

@@ -1,4 +1,4 @@
-//! The processor: memory, what is known until the power goes, and one command at a time.
+//! The processor: memory, session state, and one command at a time.
 
 use std::io;
 use std::sync::Arc;
@@ -16,32 +16,32 @@ use crate::timing::Operation;
 
 /// Memory and session of a card.
 pub struct Chip {
-    /// What survives.
+    /// State that survives a power loss.
     pub memory: Memory,
-    /// What does not.
+    /// State that does not.
     pub session: Session,
     /// The longest operation of the current command, for the timing.
     pub work: Option<(Operation, KeyKind)>,
-    /// Bytes that keys and files may take.
+    /// Capacity for keys and files, in bytes.
     pub capacity: usize,
 }
 
-/// What a card knows from SELECT to the next SELECT, reset or power loss.
+/// State from SELECT to the next SELECT, reset or power loss.
 #[derive(Default)]
 pub struct Session {
     /// The application is selected.
     pub selected: bool,
     /// The user PIN was verified.
     pub user: bool,
-    /// The file that READ and UPDATE BINARY mean where they name none.
+    /// The current file, for READ and UPDATE BINARY without an identifier.
     pub current: Option<u16>,
 }
 
-/// Why a command ends without data.
+/// The reason why a command ends without data.
 pub enum Halt {
-    /// The card says why.
+    /// The card answers with this status.
     Status(Status),
-    /// It has no power to say anything.
+    /// Power was lost before the answer.
     PowerLost,
     /// The state file cannot be written.
     Memory(io::Error),
@@ -60,7 +60,7 @@ pub type Outcome = Result<Response, Halt>;
 pub const DEVICE_CERTIFICATES: u16 = 0x2F02;
 
 impl Chip {
-    /// Runs a command; what it changed and did not commit is undone unless it succeeds.
+    /// Runs a command. Uncommitted changes are undone unless it succeeds.
     pub fn run(&mut self, command: &Command) -> Outcome {
         self.work = None;
         let outcome = command::run(self, command).and_then(|response| {
@@ -71,7 +71,7 @@ impl Chip {
         outcome
     }
 
-    /// A key for one use with this algorithm. The use is counted, and on record, before it happens.
+    /// A key for one use with this algorithm. The use is counted and committed first.
     pub fn use_key(
         &mut self,
         id: u8,
@@ -93,7 +93,7 @@ impl Chip {
         Ok(key)
     }
 
-    /// Is this a free id for a new key?
+    /// Checks that an id is free for a new key.
     pub fn free_key_id(&self, id: u8) -> Result<(), Status> {
         let taken = self.memory.state().keys.contains_key(&id);
         if taken {
@@ -103,7 +103,7 @@ impl Chip {
         }
     }
 
-    /// Files and keys after a change: do they still fit?
+    /// Checks that keys and files still fit after a change.
     pub fn fits(&self) -> Result<(), Status> {
         if self.memory.state().size() > self.capacity {
             return Err(Status::NOT_ENOUGH_MEMORY);
@@ -117,7 +117,7 @@ impl Chip {
     }
 }
 
-/// A card as it leaves the factory: with a device key and its certificates, never initialised.
+/// A card in factory state: with a device key and its certificates, never initialised.
 pub fn manufacture(serial: &str) -> Option<State> {
     let key = EcKey::generate(curve::named("brainpoolP256r1")?);
     let mut state = State::new(serial);

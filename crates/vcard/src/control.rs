@@ -1,4 +1,4 @@
-//! Pulling a card, and breaking it, while it works.
+//! Pulls a card and orders faults while it works.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,8 +7,8 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::fault::{Fault, Order, Trigger};
 
-/// A hand on a card: pulls it, plugs it in, orders faults. Cheap to clone, usable from any thread
-/// while the card works, and also when it is stuck.
+/// Controls a card: pulls it, plugs it in, orders faults. Clones are cheap.
+/// Any thread may use it while the card works or hangs.
 #[derive(Clone, Default)]
 pub struct Control(Arc<Shared>);
 
@@ -21,23 +21,23 @@ struct Shared {
 #[derive(Default)]
 struct Hand {
     pulled: bool,
-    /// How often it was pulled: a card that was pulled and plugged has lost its power.
+    /// How often it was pulled: a card that was pulled and plugged in has lost power.
     pulls: u64,
     faults: Vec<Trigger>,
     worked: Work,
 }
 
-/// What a card has done since it was made.
+/// The work of a card since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Commands that it was given.
+    /// Number of commands.
     pub commands: u64,
-    /// The time that it was at work on them, each from its arrival to the answer.
+    /// Time of the commands, each from its arrival to the answer.
     pub time: Duration,
 }
 
 impl Work {
-    /// What was done after `before`.
+    /// The difference to `before`.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl Work {
 }
 
 impl Control {
-    /// Follows an order.
+    /// Executes an order.
     pub fn obey(&self, order: Order) {
         match order {
             Order::Unplug => self.unplug(),
@@ -58,7 +58,7 @@ impl Control {
         }
     }
 
-    /// Pulls the card, in the middle of a command if there is one.
+    /// Pulls the card, even during a command.
     pub fn unplug(&self) {
         let mut hand = self.0.hand.lock();
         hand.pulls += u64::from(!hand.pulled);
@@ -82,12 +82,12 @@ impl Control {
         self.obey(Order::Clear);
     }
 
-    /// Is the card in its reader?
+    /// Whether the card is in its reader.
     pub fn plugged(&self) -> bool {
         !self.0.hand.lock().pulled
     }
 
-    /// What the card has done so far.
+    /// The card's work so far.
     pub fn worked(&self) -> Work {
         self.0.hand.lock().worked
     }
@@ -99,7 +99,7 @@ impl Control {
         worked.time += time;
     }
 
-    /// Waits until the card is (`plugged`), or is not, in its reader; `false` if `timeout` passes first.
+    /// Waits until the card is in its reader (`plugged`), or not; `false` after `timeout`.
     pub fn wait_for(&self, plugged: bool, timeout: Duration) -> bool {
         let mut hand = self.0.hand.lock();
         let elsewhere = |hand: &mut Hand| hand.pulled == plugged;
@@ -115,7 +115,7 @@ impl Control {
         self.0.hand.lock().pulls
     }
 
-    /// Waits until then; `false` as soon as the card is pulled for the `pulls`th time or later.
+    /// Waits until `end`; returns `false` as soon as the card has been pulled more than `pulls` times.
     pub(crate) fn sleep_until(&self, end: Instant, pulls: u64) -> bool {
         let mut hand = self.0.hand.lock();
         while hand.pulls == pulls {
@@ -126,7 +126,7 @@ impl Control {
         hand.pulls == pulls
     }
 
-    /// The faults that a command with this instruction byte meets, counted.
+    /// The faults that affect a command with this instruction byte; counts them.
     pub(crate) fn meet(&self, ins: u8) -> Vec<Fault> {
         let mut met = Vec::new();
         self.0.hand.lock().faults.retain_mut(|trigger| {

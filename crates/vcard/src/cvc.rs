@@ -15,9 +15,9 @@ pub const RSA_SHA256: &[u8] = &[4, 0, 0x7F, 0, 7, 2, 2, 2, 1, 2];
 /// id-TA-ECDSA-SHA-256 (0.4.0.127.0.7.2.2.2.2.3).
 pub const ECDSA_SHA256: &[u8] = &[4, 0, 0x7F, 0, 7, 2, 2, 2, 2, 3];
 
-/// Who certifies virtual cards: country and mnemonic say what that is worth.
+/// The issuer of virtual cards; country and mnemonic say that it is insecure.
 const ISSUER: &str = "XXNOSECURE00001";
-/// Inner reference of requests where the host names none, as OpenSC does.
+/// Default inner reference of requests, as in OpenSC.
 pub const NO_AUTHORITY: &str = "UTCA00001";
 
 const CERTIFICATE: u32 = 0x7F21;
@@ -29,19 +29,19 @@ const HOLDER: u32 = 0x5F20;
 const SIGNATURE: u32 = 0x5F37;
 const REQUEST: u32 = 0x67;
 
-/// What a host asks for with GENERATE ASYMMETRIC KEY PAIR.
+/// The host's data for GENERATE ASYMMETRIC KEY PAIR.
 pub struct Template<'a> {
     /// The inner certification authority reference.
     pub authority: &'a [u8],
     /// The holder reference.
     pub holder: &'a [u8],
-    /// The public-key algorithm's OID, which also says how the request is signed.
+    /// The public-key algorithm's OID, which also selects the request's signature.
     pub oid: &'a [u8],
     /// The kind of key.
     pub parameters: Parameters,
 }
 
-/// Size or domain of the new key.
+/// Size or curve of the new key.
 pub enum Parameters {
     /// Bits of the modulus, and the public exponent.
     Rsa(usize, BigUint),
@@ -50,7 +50,7 @@ pub enum Parameters {
 }
 
 impl<'a> Template<'a> {
-    /// From the command's data: the fields of a certificate's body without its tag.
+    /// Parses the command's data: the fields of a certificate's body without its tag.
     pub fn parse(body: &'a [u8], holder: &'a [u8]) -> Option<Self> {
         let text = |tag, missing| tlv::find(body, tag).map_or(missing, |field| field.value);
         let key = tlv::find(body, PUBLIC_KEY).ok()?;
@@ -62,7 +62,7 @@ impl<'a> Template<'a> {
         })
     }
 
-    /// The request for this key: signed with it, and with the device's key around that.
+    /// The request for this key, signed by the key itself, and by the device's key around that.
     pub fn request(&self, key: &Key, device: &EcKey, serial: &str) -> Option<Vec<u8>> {
         let public = public_key(key, self.oid)?;
         let body = body(self.authority, &public, self.holder, &[]);
@@ -75,12 +75,12 @@ impl<'a> Template<'a> {
     }
 }
 
-/// The reference of a device: its serial number and five digits.
+/// The holder reference of a device: its serial number and five digits.
 pub fn holder(serial: &str) -> String {
     format!("{serial}00001")
 }
 
-/// EF.C_DevAut: the device's certificate, and its issuer's, whose private key everybody can compute.
+/// EF.C_DevAut: the certificates of the device and of its issuer, whose private key is public knowledge.
 pub fn device_chain(device: &EcKey, serial: &str) -> Option<Vec<u8>> {
     let seed = Sha256::digest(b"hsmux virtual card issuer: protects nothing");
     let curve = device.curve;

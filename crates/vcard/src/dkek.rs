@@ -1,4 +1,4 @@
-//! The device key encryption key, and keys that are wrapped by it.
+//! The device key encryption key, and keys wrapped with it.
 
 use hsmux_smartcard::Status;
 use num_bigint::BigUint;
@@ -12,7 +12,7 @@ use crate::cvc::{ECDSA_SHA256, RSA_SHA256};
 use crate::key::Key;
 use crate::state::{Content, KeyRecord};
 
-/// A DKEK that is the XOR of shares, possibly not all of them there yet.
+/// A DKEK as the XOR of shares; some may still be missing.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shares {
@@ -29,7 +29,7 @@ const KCV: usize = 8;
 const AES: &[u8] = &[0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x01];
 
 impl Shares {
-    /// Waiting for `total` shares; with none, a random key that no other card has.
+    /// Waits for `total` shares. 0 means a random key that no other card has.
     pub fn new(total: u8) -> Self {
         let key = match total {
             0 => crate::crypto::random::<LEN>().to_vec(),
@@ -90,7 +90,7 @@ impl Dkek<'_> {
         hash.finalize().into()
     }
 
-    /// The key as a blob that every card with this DKEK takes.
+    /// Wraps the key in a blob for every card with this DKEK.
     pub fn wrap(&self, record: &KeyRecord) -> Option<Vec<u8>> {
         let (kind, oid, content) = content(&record.key);
         let mut plain = [&crate::crypto::random::<8>()[..], &content, &[0x80]].concat();
@@ -107,7 +107,7 @@ impl Dkek<'_> {
         Some(blob)
     }
 
-    /// The key in a blob; `None` if it is of another DKEK, damaged, or holds no key.
+    /// Unwraps a key; `None` if the blob has another DKEK, is damaged, or has no key.
     pub fn unwrap(&self, blob: &[u8]) -> Option<KeyRecord> {
         let (blob, mac) = blob.split_at_checked(blob.len().checked_sub(aes::BLOCK)?)?;
         let own = blob.starts_with(&self.check_value());
@@ -132,7 +132,7 @@ const RSA_CRT_KEY: u8 = 6;
 const EC_KEY: u8 = 12;
 const AES_KEY: u8 = 15;
 
-/// Type, OID, and what is enciphered: the size in bits and the fields.
+/// Type, OID and plaintext: the size in bits and the fields.
 fn content(key: &Key) -> (u8, &'static [u8], Vec<u8>) {
     match key {
         Key::Rsa(key) => {
@@ -150,7 +150,7 @@ fn content(key: &Key) -> (u8, &'static [u8], Vec<u8>) {
             (EC_KEY, ECDSA_SHA256, fields)
         }
         Key::Aes(key) => {
-            // The one kind without a size in bits: its length says it.
+            // The only kind without a size in bits: its length gives it.
             let mut field = Vec::new();
             put(&mut field, key);
             (AES_KEY, AES, field)
@@ -218,7 +218,7 @@ mod tests {
         shares.complete().map_err(|_| "shares are missing").unwrap()
     }
 
-    /// A blob of this kind and these parts, as only somebody with the DKEK can make it.
+    /// A blob of this kind and these parts, which requires the DKEK.
     fn blob(dkek: &Dkek, header: &[u8], plain: &[u8]) -> Vec<u8> {
         let secret = aes::encrypt(&dkek.derived(1), plain).unwrap();
         let blob = [&dkek.check_value(), header, &secret].concat();

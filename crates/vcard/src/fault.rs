@@ -1,4 +1,4 @@
-//! What can go wrong with a card on request.
+//! Faults of a card on request.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -6,39 +6,39 @@ use std::time::Duration;
 use hsmux_smartcard::Status;
 use serde::{Deserialize, Serialize};
 
-/// What goes wrong.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The card does not answer, and does nothing.
+    /// The card neither answers nor acts.
     Mute,
     /// The answer comes so many milliseconds later.
     Slow(u64),
-    /// SIGN answers 9000 and a signature that does not verify.
+    /// SIGN returns 9000 and an invalid signature.
     WrongSignature,
-    /// The command is refused with this status word, and does nothing.
+    /// The command is refused with this status word and has no effect.
     Status(u16),
-    /// The power goes off when so many of the command's changes are in memory: 0 loses all of them,
+    /// Power is lost after this many of the command's commits: 0 loses all of them;
     /// a number beyond the last loses only the answer.
     PowerLoss(u32),
 }
 
-/// A fault, and the commands that it meets.
+/// A fault, and the commands that it affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trigger {
     /// What goes wrong.
     pub fault: Fault,
-    /// Only with this instruction byte; none: with every command.
+    /// Only commands with this instruction byte; none: all commands.
     #[serde(default)]
     pub ins: Option<u8>,
-    /// How many commands it meets before it is over; none: until [`Order::Clear`].
+    /// How many commands it affects; none: until [`Order::Clear`].
     #[serde(default)]
     pub times: Option<u32>,
 }
 
-/// An order to a card, as JSON on a control socket or in a file has it: `"unplug"`,
+/// An order to a card, in JSON on a control socket or in a file: `"unplug"`,
 /// `{"fault":{"fault":{"slow":200},"ins":104,"times":1}}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -47,15 +47,14 @@ pub enum Order {
     Unplug,
     /// Plugs it in again.
     Plug,
-    /// Orders a fault, in addition to those that are there.
+    /// Adds a fault.
     Fault(Trigger),
     /// Ends all faults.
     Clear,
 }
 
 impl Order {
-    /// A fault for so many commands only, or for those with this instruction byte only; other orders
-    /// stay as they are.
+    /// Limits a fault to so many commands, or to this instruction byte; other orders are unchanged.
     #[must_use]
     pub fn only(self, times: Option<u32>, ins: Option<u8>) -> Self {
         match self {
@@ -69,7 +68,7 @@ impl Order {
     }
 }
 
-/// An order that does not exist.
+/// An unknown order.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is none of unplug, plug, clear, mute, slow=MS, wrong-signature, status=WORD (hexadecimal), power-loss=CHANGES"
@@ -79,7 +78,7 @@ pub struct OrderError(String);
 impl FromStr for Order {
     type Err = OrderError;
 
-    /// As the command line has it: `unplug`, `slow=200`, `status=6F00`. Faults meet every command.
+    /// Parses an order of the command line: `unplug`, `slow=200`, `status=6F00`. Faults affect every command.
     fn from_str(text: &str) -> Result<Self, OrderError> {
         let fault = match text.split_once('=') {
             None => match text {
@@ -106,7 +105,7 @@ impl Fault {
         self.times(1)
     }
 
-    /// For so many commands.
+    /// The fault for so many commands.
     pub fn times(self, times: u32) -> Trigger {
         Trigger {
             times: Some(times),
@@ -114,7 +113,7 @@ impl Fault {
         }
     }
 
-    /// For every command.
+    /// The fault for every command.
     pub fn always(self) -> Trigger {
         Trigger {
             fault: self,
@@ -125,7 +124,7 @@ impl Fault {
 }
 
 impl Trigger {
-    /// The same, only for commands with this instruction byte.
+    /// Limits it to commands with this instruction byte.
     #[must_use]
     pub fn on(self, ins: u8) -> Self {
         Self {
@@ -135,7 +134,7 @@ impl Trigger {
     }
 }
 
-/// What the faults of one command come to.
+/// The combined effect of all faults on one command.
 #[derive(Default)]
 pub(crate) struct Effects {
     pub mute: bool,

@@ -1,4 +1,4 @@
-//! Keys as they lie in a card's memory.
+//! Keys in a card's memory.
 
 use std::fmt;
 
@@ -19,14 +19,14 @@ pub enum Key {
     Aes(Vec<u8>),
 }
 
-/// Which kind of key, as timing distributions name it: `rsa-2048`, `ec-256`, `aes-128`.
+/// The kind of a key, with its name in timing tables: `rsa-2048`, `ec-256`, `aes-128`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyKind {
-    /// RSA with a modulus of so many bits.
+    /// RSA with the bits of its modulus.
     Rsa(usize),
-    /// A curve over a field of so many bits.
+    /// A curve with the bits of its field.
     Ec(usize),
-    /// AES of so many bits.
+    /// AES with its bits.
     Aes(usize),
 }
 
@@ -40,7 +40,7 @@ impl Key {
         }
     }
 
-    /// About how many bytes of the card's memory it takes.
+    /// Approximate size in the card's memory, in bytes.
     pub fn size(&self) -> usize {
         match self {
             Self::Rsa(key) => key.len() * 5 / 2,
@@ -60,7 +60,7 @@ impl fmt::Display for KeyKind {
     }
 }
 
-/// A key in the state file: what the rest can be computed from, in hexadecimal.
+/// A key in the state file: the minimum from which the rest is computed, in hexadecimal.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 enum Stored {

@@ -1,4 +1,4 @@
-//! Memory that survives a power loss: what is committed stays, what is not was never there.
+//! Memory that survives a power loss: committed changes persist, others are lost.
 
 use std::fs;
 use std::io;
@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use crate::chip::Halt;
 use crate::state::State;
 
-/// A card's non-volatile memory, written in transactions as a Java Card does.
+/// A card's non-volatile memory, written in transactions like that of a Java Card.
 pub struct Memory {
     working: State,
     committed: State,
     dirty: bool,
     file: Option<PathBuf>,
-    /// Power goes off in place of this commit, counted down.
+    /// Remaining commits until power is lost in place of one.
     cut: Option<u32>,
 }
 
 impl Memory {
-    /// With a state that is written to `file`, if there is one, at the first commit.
+    /// A memory with this state, written to `file`, if given, from the first commit on.
     pub fn new(state: State, file: Option<PathBuf>) -> Self {
         Self {
             committed: state.clone(),
@@ -29,18 +29,18 @@ impl Memory {
         }
     }
 
-    /// What the card knows, uncommitted changes included.
+    /// The state, with uncommitted changes.
     pub fn state(&self) -> &State {
         &self.working
     }
 
-    /// For a change, which lasts from the next [`commit`](Self::commit) on.
+    /// The state for a change, which persists with the next [`commit`](Self::commit).
     pub fn change(&mut self) -> &mut State {
         self.dirty = true;
         &mut self.working
     }
 
-    /// Makes the changes last: on disk, where there is a file, before this returns.
+    /// Makes the changes persistent. If there is a file, it is on disk before this returns.
     pub fn commit(&mut self) -> Result<(), Halt> {
         if !self.dirty {
             return Ok(());
@@ -58,7 +58,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Forgets what was not committed.
+    /// Discards uncommitted changes.
     pub fn roll_back(&mut self) {
         if self.dirty {
             self.working = self.committed.clone();
@@ -66,7 +66,7 @@ impl Memory {
         }
     }
 
-    /// Lets the power go off in place of the commit after `steps` more, or never.
+    /// Loses power in place of the commit after `steps` more, or never.
     pub fn cut_power(&mut self, steps: Option<u32>) {
         self.cut = steps;
     }

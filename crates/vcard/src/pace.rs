@@ -1,16 +1,16 @@
-//! Waiting as long as a card would have taken.
+//! Delays as long as a card's operations.
 
 use std::time::{Duration, Instant};
 
 use crate::key::KeyKind;
 use crate::timing::{Operation, Timing};
 
-/// Draws service times and keeps what the waits got wrong, so that many of them add up exactly.
+/// Draws service times. It carries over the error of each wait, so that many add up exactly.
 pub struct Pace {
     timing: Timing,
-    /// The deviation that the next operation has with the opposite sign: pairs have the exact mean.
+    /// The deviation for the next operation, with the opposite sign: pairs have the exact mean.
     opposite: Option<f64>,
-    /// How much longer than it should the last operation took.
+    /// How much too long the last operation took.
     late: Duration,
 }
 
@@ -24,19 +24,19 @@ impl Pace {
         }
     }
 
-    /// When an operation that began at `start` ends; `None` if at once.
+    /// The end of an operation that began at `start`; `None` if at once.
     pub fn end(&mut self, start: Instant, operation: Operation, key: KeyKind) -> Option<Instant> {
         let service = self.timing.service(operation, key)?;
         let deviation = service.sd_ms * self.deviation();
-        // The same bound on both sides: the mean stays.
+        // The same bound on both sides keeps the mean.
         let deviation = deviation.clamp(-service.mean_ms, service.mean_ms);
         let time = Duration::from_secs_f64((service.mean_ms + deviation) / 1000.0);
         Some(start + time.saturating_sub(self.late))
     }
 
-    /// What the wait until `end` came to.
+    /// Records how late the wait until `end` returned.
     pub fn ended(&mut self, end: Instant, now: Instant) {
-        // A machine that stood still for longer is not caught up with: no card would be faster for it.
+        // A longer pause of the machine is not made up for, since no card would be faster after it.
         const LIMIT: Duration = Duration::from_millis(20);
         let late = now.saturating_duration_since(end);
         self.late = if late < LIMIT { late } else { Duration::ZERO };

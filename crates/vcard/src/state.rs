@@ -1,4 +1,4 @@
-//! What a card remembers without power.
+//! A card's persistent state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::dkek::Shares;
 use crate::key::Key;
 
-/// Says so to whoever opens a state file.
+/// A warning at the top of each state file.
 const WARNING: &str = "virtual card for tests: keys and PINs in the clear, protects nothing";
 
 /// Files, keys, PINs. Cheap to clone: contents are shared.
@@ -26,7 +26,7 @@ pub struct State {
     pub user: Option<Pin>,
     /// `None` until the card is initialised.
     pub so: Option<Pin>,
-    /// `None` where keys cannot be wrapped.
+    /// `None` if keys cannot be wrapped.
     pub dkek: Option<Shares>,
     /// Transparent files by their identifier.
     pub files: BTreeMap<u16, Content>,
@@ -38,13 +38,13 @@ pub struct State {
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pin {
-    /// As the host sends it.
+    /// In the form that hosts send.
     pub value: Content,
-    /// Tries that are left; at 0 it is blocked.
+    /// Remaining tries; at 0 it is blocked.
     pub tries: u8,
     /// Tries after a success.
     pub max: u8,
-    /// It can be changed, nothing else.
+    /// It can only be changed.
     #[serde(default)]
     pub transport: bool,
 }
@@ -55,10 +55,10 @@ pub struct Pin {
 pub struct KeyRecord {
     /// The key.
     pub key: Arc<Key>,
-    /// Algorithms that it may be used with; empty: all.
+    /// Permitted algorithms; empty: all.
     #[serde(default)]
     pub algorithms: Content,
-    /// How many uses are left, where they are counted.
+    /// The number of remaining uses, if they are counted.
     #[serde(default)]
     pub uses: Option<u32>,
 }
@@ -72,7 +72,7 @@ pub struct Content(Arc<[u8]>);
 const VERSION: u32 = 1;
 
 impl State {
-    /// A card as it comes from the factory, its device key and files not made yet.
+    /// A card in factory state, before its device key and files are created.
     pub fn new(serial: &str) -> Self {
         Self {
             warning: WARNING.to_owned(),
@@ -87,7 +87,7 @@ impl State {
         }
     }
 
-    /// Is it a state that this version understands?
+    /// Whether this version can read the state.
     pub fn readable(&self) -> bool {
         self.version == VERSION && self.keys.contains_key(&0)
     }
@@ -97,7 +97,7 @@ impl State {
         self.keys.get(&id).ok_or(Status::FILE_NOT_FOUND)
     }
 
-    /// About how many bytes keys and files take, with what the card keeps about each.
+    /// Approximate size of keys and files in bytes, with overhead.
     pub fn size(&self) -> usize {
         const OVERHEAD: usize = 32;
         let files = self.files.values().map(|content| content.len() + OVERHEAD);
@@ -119,7 +119,7 @@ impl KeyRecord {
         }
     }
 
-    /// May it be used with this algorithm?
+    /// Whether it may be used with this algorithm.
     pub fn allows(&self, algorithm: u8) -> bool {
         self.algorithms.is_empty() || self.algorithms.contains(&algorithm)
     }

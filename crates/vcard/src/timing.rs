@@ -1,4 +1,4 @@
-//! How long a card takes.
+//! Service times of a card.
 
 use std::str::FromStr;
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::key::KeyKind;
 
-/// What takes a card's time.
+/// Operations with service times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -34,18 +34,17 @@ pub enum Operation {
 /// The service times of a card's operations, from command to answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Timing {
-    /// As fast as this machine computes.
+    /// No delay.
     #[default]
     None,
-    /// A SmartCard-HSM's: RSA-2048 658 ms and 256-bit curves 241 ms (published with the cluster of 2015),
-    /// RSA-1024 about 230 ms; other sizes are estimates between and beyond. Private-key operations
-    /// only, with a standard deviation of 2 %.
+    /// A SmartCard-HSM's: RSA-2048 658 ms, 256-bit curves 241 ms (published with the cluster of 2015), RSA-1024 about
+    /// 230 ms, other sizes estimated. Private-key operations only, with a standard deviation of 2 %.
     SmartCardHsm,
     /// From a file.
     Table(Table),
 }
 
-/// Service times from TOML, the first row that fits counts:
+/// Service times from TOML; the first matching row counts:
 ///
 /// ```toml
 /// [[time]]
@@ -70,16 +69,16 @@ struct Row {
     sd_ms: f64,
 }
 
-/// A timing that cannot be understood.
+/// An invalid timing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TimingError {
-    /// Not TOML, or not of this shape.
+    /// Invalid TOML, or unexpected fields.
     #[error("service times: {0}")]
     Toml(String),
     /// A time that is negative, not a number, or over an hour.
     #[error("service times: row {0}: mean_ms and sd_ms must be from 0 to 3600000")]
     Range(usize),
-    /// Neither of the two names.
+    /// An unknown name.
     #[error("there is no timing {0:?}: none, smartcard-hsm, or a TOML file of service times")]
     Name(String),
 }
@@ -93,8 +92,8 @@ pub struct Service {
     pub sd_ms: f64,
 }
 
-/// Private-key operations of a SmartCard-HSM in milliseconds. Measured are RSA-1024, RSA-2048 and the
-/// curves of 256 bits; the others are estimates.
+/// Private-key operations of a SmartCard-HSM in milliseconds. RSA-1024, RSA-2048 and 256-bit curves are measured,
+/// the others estimated.
 const SMARTCARD_HSM: &[(KeyKind, f64)] = &[
     (KeyKind::Rsa(1024), 230.0),
     (KeyKind::Rsa(1536), 400.0),
@@ -125,7 +124,7 @@ impl Timing {
         }
     }
 
-    /// How long an operation takes; `None` if no longer than its computation.
+    /// The duration of an operation; `None` if only its computation takes time.
     pub fn service(&self, operation: Operation, key: KeyKind) -> Option<Service> {
         match self {
             Self::None => None,

@@ -1,4 +1,4 @@
-//! The C functions: pointers become slices here, and results become codes.
+//! The C functions: they convert pointers to slices, and results to codes.
 
 mod forward;
 mod general;
@@ -40,10 +40,10 @@ unsafe fn put<T>(place: *mut T, value: T) -> Result<(), CK_RV> {
     Ok(())
 }
 
-/// Writes a list in the standard's way: a null place asks for the length.
+/// Writes a list by the standard's convention: a null `place` asks for the length.
 ///
 /// # Safety
-/// `len` is null or a place for a number; `place` is null or has room for as many items as it says.
+/// `len` is null or points to a number; `place` is null or has room for this number of items.
 unsafe fn put_list<T: Copy>(items: &[T], place: *mut T, len: *mut CK_ULONG) -> Result<(), CK_RV> {
     if len.is_null() {
         return Err(CKR_ARGUMENTS_BAD);
@@ -56,12 +56,12 @@ unsafe fn put_list<T: Copy>(items: &[T], place: *mut T, len: *mut CK_ULONG) -> R
     if room < items.len() {
         return Err(CKR_BUFFER_TOO_SMALL);
     }
-    // SAFETY: the caller's promise, and the room was looked at.
+    // SAFETY: the caller's promise; the room was checked.
     unsafe { place.copy_from_nonoverlapping(items.as_ptr(), items.len()) };
     Ok(())
 }
 
-/// A text in a field that is padded with blanks.
+/// A text, padded with blanks to the length of its field.
 fn padded<const N: usize>(text: &str) -> [u8; N] {
     let mut field = [b' '; N];
     let len = text.len().min(N);

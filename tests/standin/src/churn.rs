@@ -1,7 +1,5 @@
-//! What old modules over a store of files cost once another process has changed the keys.
-//!
-//! SoftHSM before 2.4.0 never took over the new generation of its store after a foreign change: from
-//! then on each use of a key read the token's folder anew, under a lock, until the process ended.
+//! The cost of foreign key changes in old modules: after one, SoftHSM before 2.4.0 read the token's folder again at each
+//! use of a key, under a lock, until the process ended.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -12,12 +10,12 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 use serde::Deserialize;
 
-/// What an operation costs after a foreign change. By default what fits the published rates
+/// The cost of an operation after a foreign change. The defaults fit the published rates
 /// (`crates/bench/reference/softhsm-key-churn.csv`).
 #[derive(Deserialize, Clone, Copy, Debug)]
 #[serde(deny_unknown_fields, default)]
 pub struct Cost {
-    /// In any case, in microseconds.
+    /// The constant part, in microseconds.
     pub base_us: u64,
     /// For each object of the token, in nanoseconds.
     pub each_ns: u64,
@@ -32,27 +30,27 @@ impl Default for Cost {
     }
 }
 
-/// Two changes within one tick of the kernel's clock leave the same time on a folder.
+/// Two changes within one tick of the kernel's clock give a folder the same time.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What this process knows of a token's store.
+/// This process's view of a token's store.
 #[derive(Default)]
 pub struct Churn(Mutex<Store>);
 
 #[derive(Default)]
 struct Store {
-    /// SoftHSM's folder of the token; without it nothing is ever slow.
+    /// SoftHSM's folder of the token; without it no operation is slow.
     folder: Option<PathBuf>,
-    /// When the folder had last changed, where a later change would show.
+    /// The last change of the folder, if a later one would have another time.
     stamp: Option<SystemTime>,
     /// The files of its objects.
     objects: BTreeSet<OsString>,
-    /// There was a change that this process has not made.
+    /// Whether another process has changed the store.
     slow: bool,
 }
 
 impl Churn {
-    /// Begins to watch the folder; the first caller says which.
+    /// Starts to watch the folder that the first caller names.
     pub fn watch(&self, folder: impl FnOnce() -> Option<PathBuf>) {
         let mut store = self.0.lock();
         if store.folder.is_none() {
@@ -61,7 +59,7 @@ impl Churn {
         }
     }
 
-    /// What an operation costs now, in nanoseconds.
+    /// The current cost of an operation, in nanoseconds.
     pub fn cost(&self, cost: &Cost) -> u64 {
         let mut store = self.0.lock();
         store.look();
@@ -72,7 +70,7 @@ impl Churn {
         }
     }
 
-    /// Makes a change of this process: it is no foreign one.
+    /// Makes a change by this process, which is no foreign one.
     pub fn change<T>(&self, change: impl FnOnce() -> T) -> T {
         let mut store = self.0.lock();
         store.look();
@@ -83,7 +81,7 @@ impl Churn {
 }
 
 impl Store {
-    /// Notes a foreign change.
+    /// Detects a foreign change.
     fn look(&mut self) {
         if self.stamp.is_some() && self.modified() == self.stamp {
             return;
@@ -93,7 +91,7 @@ impl Store {
         self.slow |= self.objects != before;
     }
 
-    /// Takes the store as it is.
+    /// Takes over the current state of the store.
     fn take_over(&mut self) {
         let Some(folder) = &self.folder else { return };
         let now = SystemTime::now();
@@ -107,7 +105,7 @@ impl Store {
     }
 }
 
-/// The files of keys and certificates: the token itself is `token.object`.
+/// The files of keys and certificates; `token.object` is the token itself.
 fn objects(folder: &Path) -> BTreeSet<OsString> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name());
@@ -118,7 +116,7 @@ fn objects(folder: &Path) -> BTreeSet<OsString> {
     names.filter(of_object).collect()
 }
 
-/// SoftHSM's folder of the token with this serial number: the end of the folder's name, a UUID.
+/// SoftHSM's folder of the token with this serial number, which is the end of the folder's name (a UUID).
 pub fn folder_of(serial: &str) -> Option<PathBuf> {
     let tokens = fs::read_dir(folder_of_tokens()?).ok()?;
     let folders = tokens.flatten().map(|entry| entry.path());

@@ -1,4 +1,4 @@
-//! What the control file says, read again whenever it has changed.
+//! The control file, read again whenever it has changed.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
@@ -14,24 +14,24 @@ use crate::churn::Cost;
 #[derive(Deserialize, Default, Debug)]
 #[serde(deny_unknown_fields, default)]
 pub struct Control {
-    /// Tokens and keys are those of this module; all have the settings of the first `[[token]]`,
-    /// as far as they are about the use of keys (`C_Sign`, `C_Encrypt`, `C_Decrypt`).
+    /// Another module that provides tokens and keys. All its tokens have the settings of the first `[[token]]`,
+    /// as far as they concern uses of keys (`C_Sign`, `C_Encrypt`, `C_Decrypt`).
     pub forward: Option<PathBuf>,
-    /// This file does not change any more, and is not looked at again: a look takes as long as a fast signature.
+    /// The file does not change any more: the check at each call, as long as a fast signature, is omitted.
     pub settled: bool,
     /// C_Initialize ends the process with SIGABRT.
     pub crash_in_initialize: bool,
     /// C_Initialize does not return while this is set.
     pub hang_in_initialize: bool,
-    /// Tries of C_Initialize: `read:FILE`, `write:FILE`, `device:FILE`, `socket:FILE`, `connect:HOST:PORT` or `run:PROGRAM`
-    /// each. The file `reached` of the first token's state folder says of each line whether it could.
+    /// Attempts of C_Initialize: `read:FILE`, `write:FILE`, `device:FILE`, `socket:FILE`, `connect:HOST:PORT` or
+    /// `run:PROGRAM`. The file `reached` in the first token's state folder records which succeeded.
     pub reach: Vec<String>,
     /// C_Initialize returns this code.
     pub initialize_error: u64,
-    /// Settings that every token has unless it says otherwise.
+    /// Default settings of tokens.
     defaults: toml::Table,
     token: Vec<toml::Table>,
-    /// The tokens; the slot's number is the place in the list, from 0.
+    /// The tokens; the slot's number is the index, from 0.
     #[serde(skip)]
     pub tokens: Vec<TokenControl>,
 }
@@ -45,101 +45,97 @@ pub struct TokenControl {
     pub label: String,
     /// serialNumber; by default the label.
     pub serial: String,
-    /// manufacturerID; by default `hsmux`, with `forward` that of the module behind.
+    /// manufacturerID; by default `hsmux`, with `forward` that of the other module.
     pub manufacturer: String,
-    /// The user's PIN; by default `1234`. C_SetPIN writes another to `STATE/LABEL.pin`, which goes before this.
+    /// The user's PIN; by default `1234`. C_SetPIN writes a new one to `STATE/LABEL.pin`, which has priority.
     pub pin: String,
     /// The security officer's PIN; by default `12345678`.
     pub so_pin: String,
-    /// A folder for what outlives the process: `LABEL.log` gets a line `CALL USER right|wrong PROCESS`
-    /// for each PIN that is shown, before anything else happens; `LABEL.hang` a line `PROCESS THREAD`,
-    /// with the thread's name, for each call that hangs; `LABEL.pin` is as above. Without it the PIN counter lives in
-    /// the process.
+    /// A folder for persistent state. `LABEL.log` has a line `CALL USER right|wrong PROCESS` for each shown PIN,
+    /// written first; `LABEL.hang` a line `PROCESS THREAD` (the thread's name) for each hanging call; `LABEL.pin` is as
+    /// above. Without it the PIN counter is in the process.
     pub state: Option<PathBuf>,
-    /// How many wrong PINs in a row lock it; by default 3. The CKF_*_PIN_* flags follow.
+    /// Consecutive wrong PINs that lock it; by default 3. The CKF_*_PIN_* flags follow.
     pub tries: usize,
-    /// `low`, `final` or `locked`: the user's counter flags, whatever was tried.
+    /// `low`, `final` or `locked`: fixed flags of the user's counter.
     pub pin_flags: Option<PinFlags>,
-    /// Which keys it holds: tokens with the same seed hold the same ones.
+    /// The seed of its keys: tokens with the same seed hold the same keys.
     pub key_seed: u64,
-    /// Of `rsa`, `ec`, `aes` and `ml-dsa` those that it holds, by default the first three; one that is taken out is gone
-    /// at once.
+    /// Its keys: of `rsa`, `ec`, `aes` and `ml-dsa`; by default the first three. A removed one disappears at once.
     pub keys: Vec<String>,
     /// Whether the token is in its slot.
     pub present: bool,
-    /// How long each private or secret key operation takes, in microseconds, on the monotonic clock.
+    /// The duration of each private or secret key operation, in microseconds, on the monotonic clock.
     pub service_time_us: u64,
-    /// Whether several operations run at once. By default one after the other, as in a card.
+    /// Whether several operations run at once; by default one after the other, as in a card.
     pub parallel: bool,
-    /// How many sessions there may be; 0: any number.
+    /// The maximum number of sessions; 0: any number.
     pub sessions: usize,
-    /// ECDSA with one nonce for all signatures: a microsecond each, and whoever sees two of them has
-    /// the key. They verify. For measurements in which `service_time_us` is what is measured.
+    /// ECDSA with one nonce for all signatures: a microsecond each. They verify, but two of them reveal the key.
+    /// For measurements of other durations than `service_time_us`.
     pub fast_sign: bool,
-    /// The process ends with SIGABRT in the operation after this many; counted in each process anew.
+    /// The process ends with SIGABRT in the operation after this number; each process counts from 0.
     pub crash_after: Option<u64>,
     /// Operations do not return while this is set.
     pub hang_in_sign: bool,
-    /// The same from the operation after this many.
+    /// The same from the operation after this number.
     pub hang_after: Option<u64>,
-    /// C_Login does not return while this is set; the attempt is logged, its outcome is open.
+    /// C_Login does not return while this is set; the attempt is logged without an outcome.
     pub hang_in_login: bool,
     /// C_Login ends the process with SIGABRT, after it was logged.
     pub crash_in_login: bool,
     /// C_Login returns this code after the attempt was counted.
     pub login_error: u64,
-    /// C_SetPIN ends the process: `before` or `after` the PIN has changed.
+    /// C_SetPIN ends the process `before` or `after` the change of the PIN.
     pub crash_in_set_pin: Option<When>,
     /// The same, but it does not return while this is set.
     pub hang_in_set_pin: Option<When>,
-    /// Private and secret keys are others than their public attributes and check values say.
+    /// Private and secret keys do not match their public attributes and check values.
     pub wrong_key: bool,
-    /// Before each operation so many bytes of memory are lost.
+    /// Each operation leaks this number of bytes.
     pub leak: usize,
-    /// With `forward` to SoftHSM: once another process has added or removed keys, each operation takes so
-    /// much more, one after the other, until C_Initialize. `{}` is the published cost: 29 us, and
-    /// 4.9 us for each object of the token.
+    /// With `forward` to SoftHSM: the additional time of each operation after another process has changed keys, until
+    /// C_Initialize. Operations then run in sequence. `{}` is the published cost: 29 us, and 4.9 us per object.
     pub churn: Option<Cost>,
-    /// Every so-manieth signature is wrong; 0: none.
+    /// The period of wrong signatures; 0: none.
     pub wrong_signature_every: u64,
     /// C_SetPIN returns this code, and changes nothing.
     pub set_pin_error: u64,
     /// The second call of every operation returns this code.
     pub sign_error: u64,
-    /// The same of decryptions alone; with `forward` only.
+    /// The same for decryptions only; with `forward` only.
     pub decrypt_error: u64,
-    /// Calls that make objects return this code, and make none; with `forward` only.
+    /// Calls that create objects return this code and create none; with `forward` only.
     pub make_error: u64,
-    /// Attributes (`CKA_*`, as numbers) that no template of a new object may set to `CK_FALSE`; with `forward` only.
+    /// Attributes (`CKA_*`, as numbers) that templates of new objects must not set to `CK_FALSE`; with `forward` only.
     pub forbids_no: Vec<u64>,
-    /// Calls that make or remove objects do not return while this is set; with `forward` only.
+    /// Calls that create or delete objects do not return while this is set; with `forward` only.
     pub hang_in_change: bool,
     /// Objects with this CKA_LABEL cannot be destroyed; with `forward` only.
     pub lasting: String,
-    /// Mechanisms (`CKM_*`, as numbers) of which it does not say that it has them, and by which, with `forward`, it makes no
-    /// keys.
+    /// Mechanisms (`CKM_*`, as numbers) that it does not list; with `forward` it also creates no keys by them.
     pub lacks: Vec<u64>,
     /// The first call of every operation returns this code, as for an operation left active.
     pub init_error: u64,
-    /// What a dead key handle returns; by default CKR_KEY_HANDLE_INVALID (Kryoptic: 5).
+    /// The code for a stale key handle; by default CKR_KEY_HANDLE_INVALID (Kryoptic: 5).
     pub dead_handle_error: u64,
-    /// The private EC key has CKA_ALWAYS_AUTHENTICATE, and wants a login for each use.
+    /// The private EC key has CKA_ALWAYS_AUTHENTICATE, and requires a login for each use.
     pub always_authenticate: bool,
-    /// The AES key has no CKA_CHECK_VALUE: it is named by its token alone.
+    /// The AES key has no CKA_CHECK_VALUE: only its token can name it.
     pub no_check_value: bool,
     /// C_GetAttributeValue stops at the first attribute that an object lacks.
     pub stops_at_first_attribute: bool,
-    /// C_FindObjects finds something again and again.
+    /// C_FindObjects returns objects without end.
     pub endless_search: bool,
-    /// Every operation asks for a buffer of at least so many bytes.
+    /// Every operation requires a buffer of at least this length.
     pub least_buffer: usize,
-    /// The answer of every operation is so many bytes longer than it should be.
+    /// The answer of every operation is longer by this number of bytes.
     pub longer_by: usize,
-    /// Too small a buffer ends the operation, against the standard.
+    /// A short buffer ends the operation, against the standard.
     pub small_buffer_ends_operation: bool,
 }
 
-/// Forced flags.
+/// Fixed flags.
 #[derive(Deserialize, Clone, Copy, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum PinFlags {
@@ -151,7 +147,7 @@ pub enum PinFlags {
     Locked,
 }
 
-/// On which side of a change.
+/// The side of a change.
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum When {
@@ -213,7 +209,7 @@ impl Default for TokenControl {
 }
 
 impl Control {
-    /// The file as it is now.
+    /// The current file.
     pub fn now() -> Result<Arc<Self>, CK_RV> {
         static LAST: Mutex<Option<(Stamp, Arc<Control>)>> = Mutex::new(None);
         let mut last = LAST.lock();
@@ -265,7 +261,7 @@ impl Control {
     /// The token in a slot.
     pub fn token(&self, slot: CK_SLOT_ID) -> Result<&TokenControl, CK_RV> {
         let index = match &self.forward {
-            // Its slots have numbers of their own.
+            // The other module has its own slot numbers.
             Some(_) => 0,
             None => usize::try_from(slot).map_err(|_| CKR_SLOT_ID_INVALID)?,
         };
@@ -277,7 +273,7 @@ impl Control {
     }
 }
 
-/// What tells one state of the file from another without reading it.
+/// Identifies a state of the file without reading it.
 #[derive(PartialEq, Eq, Default)]
 struct Stamp(Option<(SystemTime, u64, u64)>);
 
@@ -299,7 +295,7 @@ static PATH: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
         .or_else(|| std::env::var_os("HSMUX_STANDIN").map(PathBuf::from))
 });
 
-/// The file that this code was loaded from: the mapping that holds one of its functions.
+/// The file that this code was loaded from, by the mapping of one of its functions.
 fn own_file() -> Option<std::ffi::OsString> {
     let here = Control::now as *const () as usize;
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;

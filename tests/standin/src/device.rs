@@ -1,4 +1,4 @@
-//! The token as a machine: it takes its time, and it fails as ordered.
+//! The token as a device with service times and ordered faults.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -11,18 +11,18 @@ use rustix::time::{Timespec, clock_gettime};
 use crate::churn::Churn;
 use crate::control::{Control, TokenControl};
 
-/// One token's work so far, in this process.
+/// The work of one token so far, in this process.
 #[derive(Default)]
 pub struct Device {
-    /// Operations begun, and until when the device is busy, in nanoseconds of the monotonic clock.
+    /// The number of operations, and the end of the device's work, in nanoseconds of the monotonic clock.
     work: Mutex<(u64, u64)>,
-    /// What it costs that other processes change its keys.
+    /// The cost of key changes by other processes.
     pub churn: Churn,
 }
 
 impl Device {
-    /// Does one operation: the faults, then the work itself, then the time that is left. `work` gets
-    /// the number of the operation, from 1.
+    /// Runs one operation: the faults, then the work, then the remaining service time.
+    /// `work` gets the operation's number, from 1.
     pub fn serve<T>(
         &self,
         slot: CK_SLOT_ID,
@@ -34,7 +34,7 @@ impl Device {
             service += self.churn.cost(cost);
         }
         if control.leak > 0 {
-            // Written to, so that it is memory and not only addresses.
+            // Written to, so that it takes memory.
             std::mem::forget(vec![1_u8; control.leak]);
         }
         let (number, end) = {
@@ -66,7 +66,7 @@ impl Device {
     }
 }
 
-/// Does not return while the control file says so; tells that it hangs in `STATE/LABEL.hang`.
+/// Hangs while the control file says so; records that in `STATE/LABEL.hang`.
 pub fn hang_while(slot: CK_SLOT_ID, says_so: impl Fn(&TokenControl) -> bool) {
     let mut told = false;
     while let Ok(control) = Control::now()
@@ -95,13 +95,13 @@ const NANOS: u64 = 1_000_000_000;
 fn sleep_until(end: u64) {
     thread_local!(static PRECISE: Cell<bool> = const { Cell::new(false) });
     if !PRECISE.replace(true) {
-        // Without it the clock is a little late, which the measurement shows.
+        // If that fails, the clock is a little late, which the measurement shows.
         let _ = set_current_timer_slack(std::num::NonZeroU64::new(1));
     }
     let end = Timespec {
         tv_sec: (end / NANOS).cast_signed(),
         tv_nsec: (end % NANOS).cast_signed(),
     };
-    // A signal wakes it early: once more, then.
+    // A signal interrupts the sleep, which is then repeated.
     while clock_nanosleep_absolute(ClockId::Monotonic, &end).is_err() {}
 }

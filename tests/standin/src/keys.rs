@@ -1,4 +1,4 @@
-//! The keys, and what is computed with them.
+//! The keys, and operations with them.
 
 mod aes;
 mod ec;
@@ -20,20 +20,20 @@ use crate::objects::{self, Thing};
 
 /// The keys of one seed.
 pub struct Keys {
-    /// P-256, another for each seed.
+    /// P-256, different for each seed.
     pub ec: Ec,
     /// RSA-2048, one of two.
     pub rsa: Rsa,
-    /// AES-256, another for each seed.
+    /// AES-256, different for each seed.
     pub aes: Aes,
-    /// Said to be ML-DSA-65, another for each seed.
+    /// A pretended ML-DSA-65 key, different for each seed.
     pub ml_dsa: MlDsa,
     /// Their objects.
     pub things: Vec<Thing>,
 }
 
 impl Keys {
-    /// The keys of a seed; made once in a process.
+    /// The keys of a seed, created once in a process.
     pub fn of(seed: u64) -> Arc<Self> {
         static MADE: Mutex<Option<BTreeMap<u64, Arc<Keys>>>> = Mutex::new(None);
         let mut made = MADE.lock();

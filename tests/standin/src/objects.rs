@@ -11,11 +11,11 @@ pub struct Thing {
     pub handle: CK_OBJECT_HANDLE,
     /// `rsa`, `ec`, `aes`, `ml-dsa` or `ml-dsa-twin`.
     pub name: &'static str,
-    /// All that it has.
+    /// All its attributes.
     pub attributes: Attributes,
 }
 
-/// Handles of what can be worked with.
+/// Handles of usable keys.
 pub const RSA: CK_OBJECT_HANDLE = 2;
 pub const EC: CK_OBJECT_HANDLE = 4;
 pub const AES: CK_OBJECT_HANDLE = 5;

@@ -1,4 +1,4 @@
-//! PINs, and how often they were wrong.
+//! PINs, and counters of wrong ones.
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -14,7 +14,7 @@ use crate::control::{PinFlags, TokenControl};
 static LOGS: Mutex<Option<HashMap<String, String>>> = Mutex::new(None);
 
 impl TokenControl {
-    /// Compares a PIN, logs that it was shown, and answers CKR_PIN_INCORRECT or CKR_PIN_LOCKED.
+    /// Compares and logs a PIN; returns CKR_PIN_INCORRECT or CKR_PIN_LOCKED if it is wrong.
     pub fn show_pin(&self, call: &str, user: CK_USER_TYPE, pin: &[u8]) -> Result<(), CK_RV> {
         let right = match user {
             CKU_SO => pin == self.so_pin.as_bytes(),
@@ -30,7 +30,7 @@ impl TokenControl {
         }
     }
 
-    /// The user has a new PIN from here on, and a full counter.
+    /// Sets the user's PIN, and resets the counter.
     pub fn set_user_pin(&self, pin: &[u8]) -> Result<(), CK_RV> {
         let path = self.file("pin").ok_or(CKR_FUNCTION_NOT_SUPPORTED)?;
         std::fs::write(path, pin).map_err(|_| CKR_DEVICE_MEMORY)?;
@@ -110,7 +110,7 @@ impl TokenControl {
 
     fn file(&self, kind: &str) -> Option<PathBuf> {
         let folder = self.state.as_ref()?;
-        // The test may not have made it.
+        // The test may not have created it.
         let _ = std::fs::create_dir_all(folder);
         Some(folder.join(format!("{}.{kind}", self.label)))
     }

@@ -1,4 +1,4 @@
-//! A module that tries what is none of its business.
+//! Attempts to leave the sandbox.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -10,7 +10,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::control::Control;
 
-/// Tries all that the control file says, and writes down what came of it.
+/// Makes all attempts of the control file, and records the results.
 pub fn try_all(control: &Control) {
     let Some(state) = control
         .tokens

@@ -1,4 +1,4 @@
-//! What the module remembers between calls. Its lock is never held while a token works.
+//! State between calls. Its lock is never held while a token works.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ static WORLD: Mutex<Option<World>> = Mutex::new(None);
 pub struct World {
     sessions: BTreeMap<CK_SESSION_HANDLE, Session>,
     last: CK_SESSION_HANDLE,
-    /// Who is logged in, by slot: all sessions of a token share it.
+    /// The logged-in user of each slot, shared by all sessions of a token.
     users: BTreeMap<CK_SLOT_ID, CK_USER_TYPE>,
     devices: BTreeMap<CK_SLOT_ID, Arc<Device>>,
 }
@@ -26,9 +26,9 @@ pub struct World {
 pub struct Session {
     /// Its slot.
     pub slot: CK_SLOT_ID,
-    /// What C_FindObjects has not given out yet.
+    /// Handles that C_FindObjects has still to return.
     pub found: Option<Vec<CK_OBJECT_HANDLE>>,
-    /// What C_SignInit and its kin have begun.
+    /// An operation that an Init call has started.
     pub active: Option<Active>,
 }
 
@@ -58,12 +58,12 @@ impl World {
         ended.map(drop).ok_or(CKR_CRYPTOKI_NOT_INITIALIZED)
     }
 
-    /// Looks at the world, for a short time.
+    /// Accesses the world, briefly.
     pub fn with<T>(f: impl FnOnce(&mut Self) -> Result<T, CK_RV>) -> Result<T, CK_RV> {
         f(WORLD.lock().as_mut().ok_or(CKR_CRYPTOKI_NOT_INITIALIZED)?)
     }
 
-    /// Looks at a session and its token's settings.
+    /// Accesses a session and its token's settings.
     pub fn with_session<T>(
         handle: CK_SESSION_HANDLE,
         f: impl FnOnce(&mut Session, &TokenControl) -> Result<T, CK_RV>,
@@ -121,12 +121,12 @@ impl World {
         self.users.remove(&slot);
     }
 
-    /// Who is logged in.
+    /// The logged-in user.
     pub fn user(&self, slot: CK_SLOT_ID) -> Option<CK_USER_TYPE> {
         self.users.get(&slot).copied()
     }
 
-    /// Logs somebody in, or out.
+    /// Logs a user in or out.
     pub fn set_user(&mut self, slot: CK_SLOT_ID, user: Option<CK_USER_TYPE>) {
         match user {
             Some(user) => self.users.insert(slot, user),
@@ -134,7 +134,7 @@ impl World {
         };
     }
 
-    /// The machine in a slot.
+    /// The device in a slot.
     pub fn device(&mut self, slot: CK_SLOT_ID) -> Arc<Device> {
         Arc::clone(self.devices.entry(slot).or_default())
     }

@@ -2,12 +2,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// What the workspace builds and the tests run.
+/// Programs that the workspace builds and tests run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// The program of production hosts. [`Program::Lab`] is beside it.
+    /// The program for production hosts. [`Program::Lab`] is beside it.
     Hsmux,
-    /// What `hsmux bench` and `hsmux vcard` start.
+    /// The program behind `hsmux bench` and `hsmux vcard`.
     Lab,
     /// The PKCS#11 module.
     Module,
@@ -26,17 +26,15 @@ impl Program {
     }
 }
 
-/// The path of a program of the workspace, built when that has not been done yet.
-///
-/// `make test` builds first and names the folder in `HSMUX_BUILT`; otherwise cargo is asked once for each
-/// test binary. The whole workspace is built, as `cargo test` does, so that nothing is built twice.
+/// The path of a program of the workspace, built if necessary. `make test` builds first and sets `HSMUX_BUILT`;
+/// otherwise each test binary runs cargo once, for the whole workspace, so that nothing is built twice.
 pub fn built(program: Program) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
         std::env::var_os("HSMUX_BUILT").map_or_else(build_workspace, PathBuf::from)
     });
     let path = |program: Program| folder.join(program.file());
-    // hsmux starts hsmux-lab, which nobody asks for by itself.
+    // hsmux starts hsmux-lab, which tests never request directly.
     for needed in [program, Program::Lab] {
         let path = path(needed);
         assert!(path.exists(), "{} is missing", path.display());

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{PATIENCE, Rig, source};
 
-/// A program with the module loaded that lives as long as a test wants: `programs/caller.py`.
+/// A long-lived program that loads the module: `programs/caller.py`.
 pub struct Caller {
     child: Child,
     requests: ChildStdin,
@@ -18,7 +18,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Starts the program on the rig's module; nothing is called yet.
+    /// Starts the program on the rig's module, without calls.
     pub fn start(rig: &Rig) -> Self {
         Self::start_on(rig, rig.module())
     }
@@ -59,8 +59,7 @@ impl Caller {
         caller
     }
 
-    /// Asks for one thing (a `do_` function of `caller.py`) and waits for the answer; the error is the
-    /// CK_RV that the module gave.
+    /// Calls a `do_` function of `caller.py`, and returns its answer, or the module's CK_RV as an error.
     pub fn ask(&mut self, what: &str, arguments: Value) -> Result<Value, u64> {
         let mut request = arguments;
         request["do"] = what.into();
@@ -78,19 +77,19 @@ impl Caller {
         }
     }
 
-    /// The same, for what has to work.
+    /// The same for a call that must succeed.
     #[track_caller]
     pub fn ok(&mut self, what: &str, arguments: Value) -> Value {
         self.ask(what, arguments)
             .unwrap_or_else(|rv| panic!("{what}: CK_RV 0x{rv:08x}"))
     }
 
-    /// How long the longest call of the module took that the last request has led to.
+    /// The longest call of the module during the last request.
     pub fn longest_call(&self) -> Duration {
         self.longest
     }
 
-    /// How many threads it has.
+    /// Its number of threads.
     pub fn threads(&self) -> usize {
         let tasks = format!("/proc/{}/task", self.child.id());
         fs::read_dir(tasks).expect("the threads").count()

@@ -4,23 +4,22 @@ use hsmux_vcard::{Order, Timing};
 
 use crate::{Cards, Member, OPENSC, Program, Rig, Run, Setup, built};
 
-/// Virtual cards with the same keys, `ec` (P-256, id 10) and perhaps `rsa` (2048 bits, id 11), and a
-/// daemon over OpenSC's module that has each of them as a member.
+/// Virtual cards with the same keys, `ec` (P-256, id 10) and optionally `rsa` (2048 bits, id 11),
+/// and a daemon over OpenSC's module with each card as a member.
 pub struct CardPool {
-    /// The pool. Its daemon ends before the cards do.
+    /// The pool. Its daemon ends before the cards.
     pub rig: Rig,
     /// The cards.
     pub cards: Cards,
 }
 
 impl CardPool {
-    /// A pool whose daemon is not started yet. Each member has an OpenSC configuration that leaves it
-    /// no reader but its own.
+    /// Prepares a pool without starting its daemon. OpenSC's configuration of each member permits only its own reader.
     pub fn prepare(count: usize, timing: &Timing, keys: &[(&str, &str, &str)]) -> Self {
         Self::with_spare(count, 0, timing, keys)
     }
 
-    /// The same with so many `spare` cards more, blank and in no reader yet, which no worker ignores.
+    /// The same with `spare` additional blank cards in no reader, which no worker ignores.
     pub fn with_spare(
         count: usize,
         spare: usize,
@@ -44,7 +43,7 @@ impl CardPool {
         pool
     }
 
-    /// `hsmux card` beside the daemon, which lends it the cards of its members.
+    /// `hsmux card` with a running daemon, which parks the members of the cards.
     pub fn card_beside(&self, line: &str) -> Run {
         self.cards
             .run(built(Program::Hsmux).to_str().unwrap())
@@ -53,7 +52,7 @@ impl CardPool {
             .env("HSMUX_CONFIG", self.rig.path("hsmux.toml"))
     }
 
-    /// Writes a member into [`Rig::config`], whose OpenSC ignores the readers of the others of the first `count`.
+    /// Adds a member to [`Rig::config`], whose OpenSC ignores the readers of the others of the first `count`.
     pub fn add_member(&mut self, card: usize, count: usize) {
         let serial = Cards::serial(card);
         let others = (0..count).filter(|other| *other != card);
@@ -88,7 +87,7 @@ impl CardPool {
         self.rig.start_by(serve);
     }
 
-    /// A program of the rig that sees the readers, too.
+    /// Lets a program of the rig also use the readers.
     pub fn seeing(&self, run: Run) -> Run {
         let environment = self.cards.readers.environment();
         environment
@@ -96,7 +95,7 @@ impl CardPool {
             .fold(run, |run, (name, value)| run.env(name, value))
     }
 
-    /// `hsmux card` on the cards, which has to work.
+    /// Runs `hsmux card` on the cards, which must succeed.
     pub fn card(&self, line: &str) -> crate::Finished {
         self.cards.hsmux(line)
     }

@@ -11,9 +11,8 @@ use crate::{Finished, Program, Run, built, write_secret};
 /// OpenSC's PKCS#11 module, as Debian installs it.
 pub const OPENSC: &str = "/usr/lib/x86_64-linux-gnu/opensc-pkcs11.so";
 
-/// Virtual SmartCard-HSMs in readers of their own, and the programs that see them and no others.
-///
-/// Cards are counted from 0, as OpenSC counts readers.
+/// Virtual SmartCard-HSMs in separate readers, and programs that see only these.
+/// Cards are counted from 0, in the order of OpenSC's readers.
 pub struct Cards {
     /// The readers, to pull cards and to end pcscd.
     pub readers: Readers,
@@ -24,22 +23,22 @@ impl Cards {
     /// The user PIN of every initialised card.
     pub const PIN: &str = "648219";
 
-    /// The SO-PIN of every initialised card, as the tools want it: eight bytes in hexadecimal.
+    /// The SO-PIN of every initialised card, in the form of the tools: eight bytes in hexadecimal.
     pub const SO_PIN: &str = "3537363231383830";
 
-    /// So many cards as they leave the factory.
+    /// Cards in factory state.
     pub fn blank(count: usize) -> Self {
         Self::paced(count, &Timing::None)
     }
 
-    /// The same with operations that take their time.
+    /// The same with service times.
     pub fn paced(count: usize, timing: &Timing) -> Self {
         Self::of(
             (0..count).map(|number| Profile::new(&Self::serial(number)).timing(timing.clone())),
         )
     }
 
-    /// The same with serial numbers of their own, which may be equal.
+    /// The same with these serial numbers, which may be equal.
     pub fn with_serials(serials: &[&str]) -> Self {
         Self::of(serials.iter().map(|serial| Profile::new(serial)))
     }
@@ -68,19 +67,19 @@ impl Cards {
         cards
     }
 
-    /// Initialises a card as `card0`, `card1`, ..., with more options of `sc-hsm-tool`.
+    /// Initialises a card as `card0`, `card1`, ..., with additional options of `sc-hsm-tool`.
     pub fn initialise(&self, card: usize, options: &str) {
         self.sc_hsm_tool(card, "--initialize --label")
             .arg(format!("card{card}"))
             .args(&format!("--so-pin {} --pin {}", Self::SO_PIN, Self::PIN))
             .args(options)
             .ok();
-        // Its exit code is 0 also when the card refused.
+        // The exit code is 0 even if the card refused.
         self.status(card).says("User PIN tries left  : 3");
     }
 
-    /// Makes these cards ready to hold the same keys, the way an administrator does: initialised as `card0`,
-    /// `card1`, ..., which erases them, and with one DKEK.
+    /// Prepares these cards for the same keys, like an administrator: erases and initialises them as `card0`, `card1`,
+    /// ..., with one DKEK.
     pub fn set_up(&self, cards: Range<usize>) {
         let password = "--password file:password";
         if !self.path("share.pbe").exists() {
@@ -109,7 +108,7 @@ impl Cards {
         self.hsmux(&format!("clone --from {first} --all --pin file:user.pin"))
     }
 
-    /// `hsmux card`, which has to work.
+    /// Runs `hsmux card`, which must succeed.
     pub fn hsmux(&self, line: &str) -> Finished {
         let hsmux = built(Program::Hsmux);
         self.run(hsmux.to_str().expect("UTF-8"))
@@ -141,7 +140,7 @@ impl Cards {
             .args(line)
     }
 
-    /// What `sc-hsm-tool` says of a card that it does nothing with.
+    /// The output of `sc-hsm-tool` without an action.
     pub fn status(&self, card: usize) -> Finished {
         self.sc_hsm_tool(card, "").ok()
     }
@@ -152,14 +151,14 @@ impl Cards {
             .args(&format!("--login --pin {}", Self::PIN))
     }
 
-    /// The same without a login. OpenSC's slot numbers go in steps of four.
+    /// The same without a login. OpenSC's slot numbers increase in steps of four.
     pub fn pkcs11_tool_without_login(&self, card: usize, line: &str) -> Run {
         self.run("pkcs11-tool")
             .args(&format!("--module {OPENSC} --slot {}", 4 * card))
             .args(line)
     }
 
-    /// Makes a key pair on a card and puts its public half into `<label>.pub`, PEM.
+    /// Creates a key pair on a card, and writes its public key to `<label>.pub`, PEM.
     pub fn generate(&self, card: usize, kind: &str, id: &str, label: &str) {
         self.pkcs11_tool(card, &format!("--keypairgen --key-type {kind} --id {id}"))
             .args(&format!("--label {label}"))
@@ -167,8 +166,8 @@ impl Cards {
         self.read_public(card, id, label);
     }
 
-    /// Reads a public key from a card into `<name>.pub`, PEM. `pkcs11-tool` 0.23 cannot do that for
-    /// curves of 192 and 384 bits.
+    /// Reads a public key from a card to `<name>.pub`, PEM. `pkcs11-tool` 0.23 cannot do that for curves of 192 and 384
+    /// bits.
     pub fn read_public(&self, card: usize, id: &str, name: &str) {
         self.run("pkcs15-tool")
             .args(&format!(
@@ -177,8 +176,7 @@ impl Cards {
             .ok();
     }
 
-    /// Signs with a key of a card and has OpenSSL verify it with `<public>.pub`; the test fails if
-    /// it does not.
+    /// Signs with a card's key, and verifies with OpenSSL and `<public>.pub`; panics if that fails.
     pub fn sign_and_verify(&self, card: usize, id: &str, public: &str, mechanism: &str) {
         fs::write(self.path("data"), "what is signed").expect("write the data");
         let format = if mechanism.starts_with("ECDSA") {

@@ -3,12 +3,12 @@ use std::path::PathBuf;
 
 use crate::SOFTHSM;
 
-/// A configuration to be written as `hsmux.toml`; its parts are lines of their table.
+/// A configuration for `hsmux.toml`; its parts are lines of their tables.
 #[derive(Clone)]
 pub struct Config {
-    /// Further lines of `[pool]`; label and deadline are there already.
+    /// Further lines of `[pool]`, besides label and deadline.
     pub pool: String,
-    /// Further lines of `[daemon]`; socket and mode are there already, the PIN is here.
+    /// Further lines of `[daemon]`, besides socket and mode, including the PIN.
     pub daemon: String,
     /// Lines of `[module]`.
     pub module: String,
@@ -21,9 +21,9 @@ pub struct Config {
 pub struct Member {
     /// The vendor's module.
     pub module: PathBuf,
-    /// The token's name, and that of the file with its PIN.
+    /// The token's label, and the name of the file with its PIN.
     pub label: String,
-    /// Which of the module's tokens.
+    /// The URI of the token.
     pub uri: String,
     /// Further lines.
     pub more: String,

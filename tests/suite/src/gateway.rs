@@ -1,4 +1,4 @@
-//! A daemon with a gateway on ports that the system has chosen, and clients of it.
+//! A daemon with a gateway on ports that the system chooses, and its clients.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,22 +11,22 @@ pub struct Gateway {
     pub rig: Rig,
     /// `127.0.0.1:PORT`
     pub address: String,
-    /// The same without TLS; empty: it does not listen there.
+    /// The same without TLS; empty: no listener.
     pub http: String,
-    /// Where the page of metrics is served: `ADDRESS:PORT`.
+    /// The address of the metrics page: `ADDRESS:PORT`.
     pub metrics: String,
 }
 
-/// What a client of `openssl` asks for.
+/// The request of an `openssl` client.
 pub const ASK: &str = "GET /page.txt HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
 
 /// A folder `www` with a page.
 pub const FOLDER: &str = "root = \"www\"";
 
-/// The certificates that [`Gateway::prepare`] makes for its keys.
+/// The certificates that [`Gateway::prepare`] creates for its keys.
 pub const BOTH: &str = r#"certificates = ["rsa.pem", "ec.pem"]"#;
 
-/// Makes a certificate for a key of the rig, `<name>.pem`.
+/// Creates a certificate for a key of the rig, `<name>.pem`.
 pub fn certify(rig: &Rig, name: &str, key: &str, days: i32) -> PathBuf {
     let openssl = |line: &str| {
         Run::new("openssl")
@@ -47,8 +47,8 @@ pub fn certify(rig: &Rig, name: &str, key: &str, days: i32) -> PathBuf {
     rig.path(&format!("{name}.pem"))
 }
 
-/// A certificate for the public half of a key that a rig's started daemon has, which is all that leaves it:
-/// `<key>.pem`. It is signed by a key of its own.
+/// Creates a certificate `<key>.pem` for the public key of a key in a running daemon.
+/// Another key signs it, since the private key cannot be exported.
 pub fn certify_public(rig: &Rig, key: &str) -> PathBuf {
     let openssl = |line: &str| rig.run("openssl").args(line).ok();
     rig.public_key(&format!("object={key}"), &format!("{key}.pub"));
@@ -62,7 +62,7 @@ pub fn certify_public(rig: &Rig, key: &str) -> PathBuf {
     rig.path(&format!("{key}.pem"))
 }
 
-/// A new client of `a.test` on this port, which believes every certificate and asks for the page.
+/// A new client of `a.test` on this port, which accepts every certificate and requests the page.
 pub fn page(port: u16) -> Run {
     Run::new("curl")
         .args("--silent --show-error --fail --insecure --max-time 120")
@@ -83,21 +83,21 @@ impl Gateway {
         rig
     }
 
-    /// Started with these lines of `[gateway]` and these sites.
+    /// Starts it with these lines of `[gateway]` and these sites.
     pub fn start(mut rig: Rig, lines: &str, sites: &str) -> Self {
         configure(&mut rig, lines, sites);
         Self::start_by(rig, Rig::start)
     }
 
-    /// Started by the caller's own function.
+    /// Starts it with the caller's function.
     pub fn start_by(mut rig: Rig, start: impl FnOnce(&mut Rig)) -> Self {
-        // An earlier life's words are before.
+        // The log of an earlier process comes first.
         let before = fs::read(rig.path("daemon.log")).map_or(0, |log| log.len());
         start(&mut rig);
         let log = || rig.daemon.as_ref().expect("a daemon").log();
         let (address, metrics, http) = until("the gateway serves", PATIENCE, || {
             let log = log();
-            // A broker says the same words in a line of its own.
+            // A broker logs the same words in a line of its own.
             let (_, said) = log.get(before..)?.split_once("the gateway serves")?;
             let (_, said) = said.split_once("addresses=[")?;
             let (address, rest) = said.split_once(']')?;
@@ -118,13 +118,13 @@ impl Gateway {
         Self::start(Self::prepare(), "", &format!("[[site]]\n{BOTH}\n{FOLDER}"))
     }
 
-    /// Where it listens for TLS.
+    /// Its port for TLS.
     pub fn port(&self) -> u16 {
         let port = self.address.rsplit_once(':').expect("a port").1;
         port.parse().expect("a number")
     }
 
-    /// What curl says of `https://HOST/PATH`, with more of its options; it believes every certificate.
+    /// The output of curl for `https://HOST/PATH`, with additional options; it accepts every certificate.
     pub fn curl(&self, host: &str, path: &str, more: &str) -> Finished {
         let port = self.port();
         Run::new("curl")
@@ -135,7 +135,7 @@ impl Gateway {
             .finish()
     }
 
-    /// What `openssl s_client` says of a handshake after which it sends `input`.
+    /// The output of `openssl s_client`, which sends `input` after the handshake.
     pub fn s_client(&self, more: &str, input: &str) -> String {
         let run = Run::new("openssl")
             .dir(self.rig.path("").as_path())
@@ -154,7 +154,7 @@ impl Gateway {
         u32::try_from(pid.expect("a process")).expect("its number")
     }
 
-    /// A number of the page of metrics: the sum of all lines that begin so.
+    /// The sum of all metrics whose lines begin with this text.
     pub fn metric(&self, begin: &str) -> u64 {
         let page = Run::new("curl")
             .args(&format!(
@@ -168,13 +168,13 @@ impl Gateway {
             .sum()
     }
 
-    /// As a balancer is told: `HOST:PORT/HEALTH`.
+    /// The argument for a load balancer's configuration: `HOST:PORT/HEALTH`.
     pub fn host(&self) -> String {
         let health = self.metrics.rsplit_once(':').expect("a port").1;
         format!("{}/{health}", self.address)
     }
 
-    /// What `/health` says, with its status.
+    /// The answer of `/health`, with its status.
     pub fn health(&self) -> String {
         let url = format!("http://{}/health", self.metrics);
         Run::new("curl")
@@ -185,7 +185,7 @@ impl Gateway {
     }
 }
 
-/// Writes the gateway's sections into the configuration. No balancer has to notice its end unless the lines say so.
+/// Adds the gateway's sections to the configuration. By default it has no `leave_time`, since no balancer is there.
 pub fn configure(rig: &mut Rig, lines: &str, sites: &str) {
     let leaves = if lines.contains("leave_time") {
         ""

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 
-/// What a server of HTTP/2 says first (RFC 9113, sections 3.4 and 6.5), by the numbers of the settings.
+/// The first settings of an HTTP/2 server (RFC 9113, sections 3.4 and 6.5), by their numbers.
 pub struct Http2Settings(BTreeMap<u16, u32>);
 
 /// The kind of a frame (section 6.5).

@@ -1,9 +1,6 @@
-//! The harness of the tests that drive whole processes: real programs on the module, and faults.
-//!
-//! A [`Rig`] is a temporary folder with SoftHSM tokens, keys and a configuration, and in most
-//! set-ups a daemon. A [`Run`] is a program with a time limit. Nothing here waits a fixed time:
-//! [`until`] polls and has a deadline. Everything that a rig starts ends with it, by process id, and what
-//! runs in the background ends also with a test that is killed.
+//! The harness for tests with whole processes: real programs on the module, and faults. A [`Rig`] is a temporary folder
+//! with tokens, keys, a configuration and mostly a daemon; a [`Run`] is a program with a time limit. [`until`] polls up
+//! to a deadline, without fixed waits. All processes of a rig end with it, even if the test is killed.
 
 mod built;
 mod caller;
@@ -42,7 +39,7 @@ pub use standin::StandIn;
 pub use terminal::Terminal;
 pub use wait::{PATIENCE, until};
 
-/// Bytes as programs take them in arguments.
+/// Bytes in hexadecimal, for arguments of programs.
 pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::new(), |mut text, byte| {
@@ -51,8 +48,8 @@ pub fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Turns functions of a [`Rig`] into tests: one on the bare token, one through the daemon and one
-/// with the pool embedded in the program. What passes on the bare token has to pass on the pool.
+/// Turns functions of a [`Rig`] into tests: on the bare token, through the daemon, and with the embedded pool.
+/// A test that passes on the bare token has to pass on the pool.
 #[macro_export]
 macro_rules! on_every_setup {
     ($($test:ident),* $(,)?) => {

@@ -4,9 +4,7 @@ use std::thread::{self, JoinHandle};
 
 use crate::{Finished, PATIENCE, Run, until};
 
-/// Callers that run a program again and again, each one after the other, until they are stopped.
-///
-/// They end with this value.
+/// Callers that repeat a program until they are stopped or dropped.
 pub struct Load {
     shared: Arc<Shared>,
     callers: Vec<JoinHandle<()>>,
@@ -20,7 +18,7 @@ struct Shared {
 }
 
 impl Load {
-    /// So many callers of `ask`.
+    /// Starts this number of callers of `ask`.
     pub fn start(callers: usize, ask: impl Fn() -> Run + Clone + Send + 'static) -> Self {
         let shared = Arc::new(Shared::default());
         let caller = |_| {
@@ -33,7 +31,7 @@ impl Load {
         }
     }
 
-    /// Waits until so many more runs have ended, well or not.
+    /// Waits until this number of further runs has ended, with any result.
     pub fn goes_on(&self, more: u64) {
         let done = || self.shared.done.load(Ordering::Relaxed);
         let goal = done() + more;
@@ -42,7 +40,7 @@ impl Load {
         });
     }
 
-    /// Stops it, and answers what has failed.
+    /// Stops it, and returns the failed runs.
     pub fn stop(mut self) -> Vec<Finished> {
         self.end();
         let mut failed = self.shared.failed.lock().expect("the failures");
@@ -55,7 +53,7 @@ impl Load {
         self.at_most_failed(0);
     }
 
-    /// The same where so many may have failed.
+    /// The same with a number of permitted failures.
     #[track_caller]
     pub fn at_most_failed(self, allowed: usize) {
         let shared = Arc::clone(&self.shared);

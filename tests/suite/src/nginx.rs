@@ -8,9 +8,8 @@ use std::thread;
 
 use crate::{Process, Run, on_a_free_port};
 
-/// A web server over TLS: nginx with its key in a file, and a small site. It ends with this value.
-///
-/// Its certificate is its own, for 127.0.0.1 and `www.example.test`.
+/// A web server over TLS with a small site: nginx with its key in a file. It ends on drop.
+/// It has a self-signed certificate for 127.0.0.1 and `www.example.test`.
 pub struct Nginx {
     /// The server's process.
     pub process: Process,
@@ -18,7 +17,7 @@ pub struct Nginx {
     folder: PathBuf,
 }
 
-/// A page with three resources on the same site, each referred to twice or more, and one elsewhere.
+/// A page with three resources on the same site, each referenced at least twice, and one elsewhere.
 const PAGE: &str = r#"<!doctype html><html><head><link rel="stylesheet" href="/style.css">
 <script src="/page.js"></script></head><body><img src="/logo.png"><img src="/logo.png"></body></html>"#;
 
@@ -30,11 +29,11 @@ const FILES: [(&str, &str); 5] = [
     ("logo.png", "not really\n"),
 ];
 
-/// The socket of what answers for `/behind/`.
+/// The socket of the back end for `/behind/`.
 const BEHIND: &str = "behind.sock";
 
 impl Nginx {
-    /// Started in a folder of its own below `folder`.
+    /// Starts it in a separate folder below `folder`.
     pub fn start(folder: &Path) -> Self {
         let folder = folder.join("nginx");
         fs::create_dir_all(folder.join("site")).expect("a folder for the site");
@@ -69,13 +68,12 @@ impl Nginx {
         Process::start("nginx", folder, run)
     }
 
-    /// Of a page of the site.
+    /// The URL of a page.
     pub fn url(&self, page: &str) -> String {
         format!("https://127.0.0.1:{}/{page}", self.port)
     }
 
-    /// Answers for all paths below `/behind/` from now on, by the whole of what the function makes of a path, one
-    /// connection for each.
+    /// Answers all paths below `/behind/` from now on, with the function's complete answer, one connection each.
     pub fn answer(&self, answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) {
         let listener = UnixListener::bind(self.folder.join(BEHIND)).expect("a socket");
         let answer = Arc::new(answer);
@@ -95,12 +93,12 @@ impl Nginx {
         });
     }
 
-    /// Where it listens.
+    /// Its port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its certificate, which is a root of its own.
+    /// Its certificate, which is self-signed.
     pub fn certificate(&self) -> PathBuf {
         self.folder.join("cert.pem")
     }

@@ -1,17 +1,17 @@
-//! Certificates and keys, made by openssl.
+//! Certificates and keys, created by openssl.
 
 use std::path::PathBuf;
 
 use crate::Rig;
 
-/// A certificate authority with files of its name in the rig's folder.
+/// A certificate authority; its files in the rig's folder have its name.
 pub struct Authority(&'static str);
 
 /// Long before and long after any test.
 pub const ALWAYS: (&str, &str) = ("20200101000000Z", "20990101000000Z");
 
 impl Authority {
-    /// A new one: `NAME.pem`, `NAME.key`.
+    /// Creates one: `NAME.pem`, `NAME.key`.
     pub fn new(rig: &Rig, name: &'static str) -> Self {
         let config = format!(
             "[ca]\ndefault_ca = here\n[here]\ndatabase = {name}.index\nnew_certs_dir = .\nrand_serial = yes\n\
@@ -32,7 +32,7 @@ impl Authority {
         Self(name)
     }
 
-    /// A certificate `FILE.pem` with its key `FILE.key`, for a name of the form `DNS:...` or `IP:...`.
+    /// Issues a certificate `FILE.pem` with its key `FILE.key`, for a name of the form `DNS:...` or `IP:...`.
     pub fn issue(&self, rig: &Rig, file: &str, name: &str, when: (&str, &str)) {
         self.issue_to(rig, file, &format!("/CN={file}"), name, when);
     }
@@ -64,13 +64,13 @@ impl Authority {
             .ok();
     }
 
-    /// Takes the certificate `FILE.pem` back, on lists that are made from now on.
+    /// Revokes the certificate `FILE.pem`, on lists that are created from now on.
     pub fn revoke(&self, rig: &Rig, file: &str) {
         let revoke = rig.run("openssl").args(&self.ca());
         revoke.args(&format!("-revoke {file}.pem")).ok();
     }
 
-    /// Makes its list of revoked certificates, `FILE`, which expires after so many seconds.
+    /// Creates its revocation list `FILE`, which expires after this number of seconds.
     pub fn list_for_seconds(&self, rig: &Rig, file: &str, seconds: u32) {
         let time = |when: &str| {
             let date = rig.run("date").args("-u +%Y%m%d%H%M%SZ -d").arg(when);
@@ -80,14 +80,14 @@ impl Authority {
         self.list(rig, file, Some((&now, &then)));
     }
 
-    /// Makes its list of revoked certificates, `FILE`; `when` it is good, if not for thirty days.
+    /// Creates its revocation list `FILE`; its validity is `when`, or thirty days.
     pub fn list(&self, rig: &Rig, file: &str, when: Option<(&str, &str)>) {
         let list = rig.run("openssl").args(&self.ca());
         let when = when.map_or_else(String::new, |(from, until)| {
             format!(" -crl_lastupdate {from} -crl_nextupdate {until}")
         });
         list.args(&format!("-gencrl -out {file}.new{when}")).ok();
-        // Whoever reads it has the whole list.
+        // By rename, so that readers get the whole list.
         std::fs::rename(rig.path(&format!("{file}.new")), rig.path(file)).expect("a new list");
     }
 

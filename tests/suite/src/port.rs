@@ -2,10 +2,8 @@ use std::net::TcpListener;
 
 use crate::{PATIENCE, Process, until};
 
-/// A server that has to be told its port, and that port, on 127.0.0.1.
-///
-/// Somebody else may take a free port before the server does, which ends then: it is started again, on another.
-/// `answers` says whether it serves.
+/// A server that needs a port, and that port, on 127.0.0.1. If another process takes the port first, the server ends,
+/// and is started on another one. `answers` says whether it serves.
 pub fn on_a_free_port(
     what: &str,
     mut start: impl FnMut(u16) -> Process,

@@ -6,9 +6,8 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::{PATIENCE, Run, until};
 
-/// A program in the background with its output in a file; it ends with this value.
-///
-/// When a test fails, the end of the output is printed with it.
+/// A program in the background with its output in a file; it ends on drop.
+/// If a test fails, the end of the output is printed.
 pub struct Process {
     name: String,
     child: Child,
@@ -43,7 +42,7 @@ impl Process {
         self.child.id()
     }
 
-    /// All that it has written so far, also in an earlier life with the same name and folder.
+    /// Its complete output, including that of an earlier process with the same name and folder.
     pub fn log(&self) -> String {
         fs::read(&self.log).map_or_else(
             |_| String::new(),
@@ -61,7 +60,7 @@ impl Process {
         kill_process(Pid::from_child(&self.child), signal).expect("signal a child");
     }
 
-    /// Waits until it has written `text`; panics when it ends before.
+    /// Waits until it has written `text`; panics if it ends before.
     pub fn wait_for(&mut self, text: &str) {
         let what = format!("{}: {text:?} in its output", self.name);
         until(&what, PATIENCE, || {
@@ -73,7 +72,7 @@ impl Process {
         });
     }
 
-    /// Asks it to end (SIGTERM) and waits for that.
+    /// Ends it with SIGTERM, and waits.
     pub fn stop(&mut self) -> ExitStatus {
         if let Some(status) = self.child.try_wait().expect("wait for a child") {
             return status;
@@ -82,19 +81,19 @@ impl Process {
         self.wait()
     }
 
-    /// Ends it at once (SIGKILL).
+    /// Kills it with SIGKILL.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         self.wait();
     }
 
-    /// Sends the first process of a [`Rig::family`](crate::Rig::family) a signal.
+    /// Sends a signal to the first process of a [`Rig::family`](crate::Rig::family).
     pub fn signal_first(&self, signal: Signal) {
         let first = Pid::from_raw(self.children()[0].cast_signed()).expect("a process");
         kill_process(first, signal).expect("signal a family");
     }
 
-    /// The processes that it has started and that run now.
+    /// Its running child processes.
     pub fn children(&self) -> Vec<u32> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.id())).expect("the threads");
         tasks
@@ -117,13 +116,13 @@ impl Process {
     }
 }
 
-/// Whether a process runs. An orphan that has ended may stay a zombie: in a container perhaps nobody reaps it.
+/// Whether a process runs. An ended orphan may remain a zombie, because containers may have no process that reaps it.
 pub fn running(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.is_ok_and(|stat| !stat.contains(") Z ") && !stat.contains(") X "))
 }
 
-/// The command lines of processes whose working folder is this one, or below.
+/// The command lines of processes with a working folder at or below `folder`.
 pub fn running_in(folder: &Path) -> Vec<String> {
     let processes = fs::read_dir("/proc").expect("the processes");
     let inside = processes.filter_map(Result::ok).filter(|process| {

@@ -10,39 +10,39 @@ use crate::{
     running, until,
 };
 
-/// How a program reaches its token.
+/// A program's way to its token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setup {
-    /// SoftHSM's module and one token: what the pool is compared with.
+    /// SoftHSM's module and one token, for comparison with the pool.
     Bare,
     /// hsmux's module and a daemon.
     Daemon,
-    /// hsmux's module with the pool inside the program.
+    /// hsmux's module with the pool embedded in the program.
     Embedded,
-    /// The same in a program that allows no threads, as those of p11-kit: the members are in it, too.
+    /// The same in a program that forbids threads, like those of p11-kit: the members are in its process as well.
     Threadless,
 }
 
-/// A temporary folder with tokens `hsm1`, `hsm2`, ... that hold the same [`Keys`], a configuration, and
-/// a daemon where the set-up has one.
+/// A temporary folder with tokens `hsm1`, `hsm2`, ... that hold the same [`Keys`], a configuration, and a daemon
+/// if the set-up has one.
 pub struct Rig {
     setup: Setup,
     /// The tokens.
     pub softhsm: SoftHsm,
-    /// What every token holds.
+    /// The keys of every token.
     pub keys: Keys,
-    /// What `hsmux.toml` says; see [`Rig::write_config`].
+    /// The contents of `hsmux.toml`; see [`Rig::write_config`].
     pub config: Config,
-    /// The daemon, once started. Ends before the folder does.
+    /// The daemon, once started. It ends before the folder is removed.
     pub daemon: Option<Process>,
     folder: TempDir,
 }
 
-/// What an application gives to C_Login; no token's PIN is the same.
+/// The PIN of applications, different from all tokens' PINs.
 const POOL_PIN: &str = "pin-of-the-pool";
 
 impl Rig {
-    /// A rig that is ready to be used: three members, one token where it is bare.
+    /// A rig that is ready for use: three members, or one token if it is bare.
     pub fn new(setup: Setup) -> Self {
         let mut rig = Self::prepare(setup, if setup == Setup::Bare { 1 } else { 3 });
         if setup == Setup::Daemon {
@@ -51,7 +51,7 @@ impl Rig {
         rig
     }
 
-    /// A rig whose daemon is not started yet, so that its configuration or tokens can be changed first.
+    /// A rig without a running daemon, so that its configuration or tokens can be changed first.
     pub fn prepare(setup: Setup, members: usize) -> Self {
         let mut rig = Self::empty(setup, members);
         if members > 0 {
@@ -63,7 +63,7 @@ impl Rig {
         rig
     }
 
-    /// The same with tokens that hold nothing.
+    /// The same with empty tokens.
     pub fn empty(setup: Setup, members: usize) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("hsmux-")
@@ -111,12 +111,12 @@ impl Rig {
         standin
     }
 
-    /// What the configuration gives as a member's PIN.
+    /// Writes a member's PIN for the configuration.
     pub fn write_pin(&self, label: &str, pin: &str) {
         write_secret(&self.path(&format!("{label}.pin")), pin);
     }
 
-    /// Writes `hsmux.toml` as [`Rig::config`] says.
+    /// Writes `hsmux.toml` from [`Rig::config`].
     pub fn write_config(&self) {
         fs::write(self.path("hsmux.toml"), self.config.to_string()).expect("write hsmux.toml");
     }
@@ -133,13 +133,13 @@ impl Rig {
         self.start_as_written();
     }
 
-    /// The same with `hsmux.toml` as it stands.
+    /// The same with the existing `hsmux.toml`.
     pub fn start_as_written(&mut self) {
         let run = self.hsmux("serve");
         self.start_by(run);
     }
 
-    /// The same by a command of the test's own.
+    /// The same by a command of the test.
     pub fn start_by(&mut self, run: Run) {
         let daemon = Process::start("daemon", self.folder.path(), run);
         self.daemon = Some(daemon);
@@ -150,7 +150,7 @@ impl Rig {
         });
     }
 
-    /// Waits until so many members serve, and no key of theirs is still proving itself.
+    /// Waits until this number of members serve, and their keys have no pending proofs.
     pub fn wait_for_members(&self, count: usize) {
         let what = format!("{count} members serve");
         until(&what, PATIENCE, || {
@@ -160,7 +160,7 @@ impl Rig {
         });
     }
 
-    /// The names of the members that `hsmux status` calls so.
+    /// The names of the members in this state by `hsmux status`.
     pub fn members_in(&self, state: &str) -> Vec<String> {
         members_in(&self.status(), state)
     }
@@ -183,7 +183,7 @@ impl Rig {
         serde_json::from_str(&status.out).expect("JSON from hsmux status")
     }
 
-    /// Stops the daemon the way an administrator does, and sees that it ends well.
+    /// Stops the daemon like an administrator, and checks that it ends successfully.
     pub fn stop(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             let status = daemon.stop();
@@ -191,15 +191,14 @@ impl Rig {
         }
     }
 
-    /// Ends the daemon with SIGKILL; its workers end themselves a little later.
+    /// Kills the daemon with SIGKILL; its workers end themselves a little later.
     pub fn kill(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             daemon.kill();
         }
     }
 
-    /// Ends the daemon with SIGKILL, and waits until none of its workers is left: a vendor's call
-    /// that has begun may go on for a while without the daemon.
+    /// Kills the daemon with SIGKILL, and waits until all workers have ended: a vendor's call may continue for a while.
     pub fn kill_to_the_last(&mut self) {
         let daemon = self.daemon.as_ref().expect("a daemon");
         let workers = daemon.children();
@@ -210,7 +209,7 @@ impl Rig {
         });
     }
 
-    /// Has the daemon read its configuration again (SIGHUP), as [`Rig::config`] says now.
+    /// Writes [`Rig::config`], and reloads the daemon's configuration (SIGHUP).
     pub fn reload(&self) {
         self.write_config();
         self.daemon.as_ref().expect("a daemon").signal(Signal::HUP);
@@ -221,7 +220,7 @@ impl Rig {
         self.folder.path().join(name)
     }
 
-    /// The module that the set-up's programs load.
+    /// The module for programs of the set-up.
     pub fn module(&self) -> PathBuf {
         match self.setup {
             Setup::Bare => SOFTHSM.into(),
@@ -229,7 +228,7 @@ impl Rig {
         }
     }
 
-    /// The label of the one token that programs are to see.
+    /// The label of the token for programs.
     pub fn label(&self) -> &'static str {
         match self.setup {
             Setup::Bare => "hsm1",
@@ -237,7 +236,7 @@ impl Rig {
         }
     }
 
-    /// The PIN that programs give.
+    /// The PIN for programs.
     pub fn pin(&self) -> String {
         match self.setup {
             Setup::Bare => SoftHsm::pin("hsm1"),
@@ -245,7 +244,7 @@ impl Rig {
         }
     }
 
-    /// Whether this is the token that the pool is compared with.
+    /// Whether this is the bare token for comparison.
     pub fn is_bare(&self) -> bool {
         self.setup == Setup::Bare
     }
@@ -259,7 +258,7 @@ impl Rig {
             .env("HSMUX_CONFIG", self.path("hsmux.toml"))
     }
 
-    /// A server of several processes, in the foreground: all end with its first one, also where that is killed.
+    /// A server with several processes, in the foreground: all end with the first one, even if that is killed.
     pub fn family(&self, command: &[&str]) -> Run {
         let run = self.run("unshare").args("--fork --pid --kill-child --");
         command.iter().fold(run, Run::arg)
@@ -270,7 +269,7 @@ impl Rig {
         self.run(built(Program::Hsmux)).args(line)
     }
 
-    /// Makes an authority, `ca.crt` with `ca.key`, which certifies a request.
+    /// Creates an authority, `ca.crt` with `ca.key`, which certifies a request.
     pub fn certify(&self, request: &str, certificate: &str) {
         self.run("openssl")
             .args("req -x509 -newkey rsa:2048 -nodes -keyout ca.key -subj /CN=ca -out ca.crt")
@@ -281,9 +280,8 @@ impl Rig {
             .ok();
     }
 
-    /// Writes the public half of a key, by these attributes of its URI, as PEM.
-    ///
-    /// Not by pkcs11-tool: that of Debian 12 reads the curve's name from memory that it has freed, and at times fails.
+    /// Writes the public key of a key, by these attributes of its URI, as PEM. pkcs11-tool of Debian 12 sometimes fails
+    /// at that, because it reads the curve's name from freed memory.
     pub fn public_key(&self, attributes: &str, file: &str) {
         let uri = format!("pkcs11:token={};{attributes};type=public", self.label());
         self.run("openssl")
@@ -313,7 +311,7 @@ fn members_in(status: &Value, state: &str) -> Vec<String> {
         .collect()
 }
 
-/// Whether a key has yet to prove itself on one of these members, for the first time or after a return.
+/// Whether a key on one of these members has a pending proof.
 fn proving(status: &Value, members: &[String]) -> bool {
     let objects = status["pool"]["objects"].as_array().expect("objects");
     let replicas = objects
@@ -325,7 +323,7 @@ fn proving(status: &Value, members: &[String]) -> bool {
     })
 }
 
-/// Writes a file that its owner alone may read.
+/// Writes a file that only its owner may read.
 pub fn write_secret(path: &Path, text: &str) {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;

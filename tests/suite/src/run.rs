@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::wait::{PATIENCE, poll};
 
-/// A program that is run to its end, with a time limit. It never sees the caller's terminal.
+/// A program that runs to its end, with a time limit and without the caller's terminal.
 pub struct Run {
     command: Command,
     input: Vec<u8>,
@@ -51,31 +51,29 @@ impl Run {
         self
     }
 
-    /// The folder that the program runs in.
+    /// Sets the program's working folder.
     #[must_use]
     pub fn dir(mut self, dir: &Path) -> Self {
         self.command.current_dir(dir);
         self
     }
 
-    /// What the program reads from its standard input.
+    /// Sets the program's standard input.
     #[must_use]
     pub fn input(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.input = bytes.into();
         self
     }
 
-    /// How long it may take, in seconds; [`PATIENCE`] unless said.
+    /// Sets the time limit in seconds; [`PATIENCE`] by default.
     #[must_use]
     pub fn limit(mut self, seconds: u64) -> Self {
         self.limit = Duration::from_secs(seconds);
         self
     }
 
-    /// The command, for what runs in the background: it is killed when the thread that starts it ends,
-    /// so that a test that is killed leaves nothing behind. It has a session of its own, as a service manager
-    /// starts it: among the sessions, and not among all threads, Linux shares the CPUs out (sched(7), autogroup),
-    /// so that a server and its clients within one session measure something else.
+    /// The command for a background process, which the kernel kills when the starting thread ends. It has its own
+    /// session: Linux shares CPUs out among sessions (sched(7), autogroup), so a common one would distort measurements.
     pub(crate) fn into_command(self) -> Command {
         let mut command = Command::new("setsid");
         command
@@ -94,9 +92,8 @@ impl Run {
         command
     }
 
-    /// Runs it; panics when it cannot be started or takes longer than its limit.
-    ///
-    /// The output goes through files, so that a grandchild that keeps it open holds nobody up.
+    /// Runs it; panics if it cannot start or exceeds its limit.
+    /// The output goes to files, so that a grandchild that keeps it open delays nobody.
     pub fn finish(mut self) -> Finished {
         let file = || tempfile::tempfile().expect("a temporary file");
         let (mut input, mut out, mut err) = (file(), file(), file());
@@ -139,7 +136,7 @@ impl Run {
         finished
     }
 
-    /// Runs it; panics with its output when it exits with 0.
+    /// Runs it; panics with its output if it exits with 0.
     #[track_caller]
     pub fn fails(self) -> Finished {
         let finished = self.finish();
@@ -156,17 +153,17 @@ fn text(file: &mut File) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// How a program ended.
+/// The result of a program.
 #[derive(Debug)]
 pub struct Finished {
     line: String,
-    /// Its exit code; `None` when a signal ended it.
+    /// Its exit code; `None` after a signal.
     pub code: Option<i32>,
     /// Its standard output.
     pub out: String,
     /// Its standard error.
     pub err: String,
-    /// How long it took.
+    /// Its duration.
     pub took: Duration,
 }
 
@@ -176,7 +173,7 @@ impl Finished {
         format!("{}{}", self.out, self.err)
     }
 
-    /// Panics with the output unless `text` is somewhere in it, in any case.
+    /// Panics with the output unless it contains `text`, in any case.
     #[track_caller]
     pub fn says(&self, text: &str) -> &Self {
         let said = self.all().to_lowercase().contains(&text.to_lowercase());
@@ -184,7 +181,7 @@ impl Finished {
         self
     }
 
-    /// Panics with the output when `text` is somewhere in it, in any case.
+    /// Panics with the output if it contains `text`, in any case.
     #[track_caller]
     pub fn never_says(&self, text: &str) -> &Self {
         let said = self.all().to_lowercase().contains(&text.to_lowercase());

@@ -6,13 +6,13 @@ use crate::{Run, hex};
 /// SoftHSM's module.
 pub const SOFTHSM: &str = "/usr/lib/softhsm/libsofthsm2.so";
 
-/// SoftHSM tokens in a folder of their own.
+/// SoftHSM tokens in a separate folder.
 pub struct SoftHsm {
     folder: PathBuf,
 }
 
 impl SoftHsm {
-    /// No tokens yet; `folder` is made.
+    /// Creates `folder`, without tokens.
     pub fn new(folder: &Path) -> Self {
         let tokens = folder.join("tokens");
         fs::create_dir_all(&tokens).expect("make the folder of tokens");
@@ -32,7 +32,7 @@ impl SoftHsm {
         self.folder.join("softhsm2.conf")
     }
 
-    /// The PIN of a token: no two tokens have the same.
+    /// The PIN of a token, different for each.
     pub fn pin(label: &str) -> String {
         format!("pin-of-{label}")
     }
@@ -55,7 +55,7 @@ impl SoftHsm {
         .ok();
     }
 
-    /// Puts all of `keys` into a token.
+    /// Imports all of `keys` into a token.
     pub fn import(&self, label: &str, keys: &Keys) {
         let pin = Self::pin(label);
         for (name, id) in [("rsa", "01"), ("ec", "02")] {
@@ -68,7 +68,7 @@ impl SoftHsm {
                 .arg(keys.certificate(name))
                 .ok();
         }
-        // Not softhsm2-util: its `--aes` reads the file as text and cuts the key at some bytes.
+        // Not with softhsm2-util: its `--aes` reads the file as text, and truncates the key at some bytes.
         self.write(
             label,
             "--id 03 --label aes --type secrkey --key-type AES:32 --sensitive",
@@ -77,8 +77,8 @@ impl SoftHsm {
         .ok();
     }
 
-    /// Puts so many AES keys into a token that nobody uses, each with a CKA_ID of its own: copies of one key's file,
-    /// for SoftHSM takes 10 ms for each key that it makes. What is not CKA_PRIVATE it keeps in the clear.
+    /// Adds AES keys with different CKA_IDs to an unused token, by copies of one key's file, because SoftHSM takes 10
+    /// ms per new key. Without CKA_PRIVATE it stores them unencrypted.
     pub fn fill(&self, label: &str, count: u32) {
         const ID: &[u8] = b"fill0000";
         let key = self.folder.join("fill.key");
@@ -95,7 +95,7 @@ impl SoftHsm {
         }
     }
 
-    /// The object's file in which these bytes are, what it holds, and where they are in it.
+    /// The object file with these bytes, its contents, and their offset.
     fn object_with(&self, bytes: &[u8]) -> (PathBuf, Vec<u8>, usize) {
         let below = |folder: &Path| {
             let entries = fs::read_dir(folder).expect("a folder");
@@ -126,14 +126,14 @@ impl SoftHsm {
     }
 }
 
-/// Keys made outside, to have the same ones in several tokens: `rsa` (2048 bits, id 01), `ec` (P-256,
-/// id 02) with certificates of their own, and `aes` (256 bits, id 03).
+/// Keys created outside, for import into several tokens: `rsa` (2048 bits, id 01), `ec` (P-256, id 02)
+/// with certificates, and `aes` (256 bits, id 03).
 pub struct Keys {
     folder: PathBuf,
 }
 
 impl Keys {
-    /// Makes new keys.
+    /// Creates new keys.
     pub fn new(folder: &Path) -> Self {
         fs::create_dir_all(folder).expect("make the folder of keys");
         let openssl = |line: &str| Run::new("openssl").dir(folder).args(line).ok();
@@ -154,14 +154,14 @@ impl Keys {
         }
     }
 
-    /// For rigs whose tokens bring their own.
+    /// For rigs whose tokens have their own keys.
     pub(crate) fn none() -> Self {
         Self {
             folder: PathBuf::new(),
         }
     }
 
-    /// A key's file: PKCS#8, or the bare 32 bytes of `aes`.
+    /// A key's file: PKCS#8, or the raw 32 bytes of `aes`.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.key"))
     }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::{Member, Program, built};
 
-/// The stand-in for a vendor's module (`tests/standin`): a copy of it with a control file of its own, in
-/// which tests order service times and faults while it runs.
+/// The stand-in for a vendor's module (`tests/standin`): a copy with its own control file,
+/// by which tests set service times and faults while it runs.
 pub struct StandIn {
     module: PathBuf,
     state: PathBuf,
@@ -43,7 +43,7 @@ impl StandIn {
         })
     }
 
-    /// Settings of one token from now on, in place of those before: lines of its `[[token]]`.
+    /// Replaces the settings of one token: lines of its `[[token]]`.
     pub fn set(&mut self, label: &str, settings: &str) {
         let token = self.tokens.get_mut(label).expect("a token of this module");
         settings.clone_into(token);
@@ -58,19 +58,19 @@ impl StandIn {
         self.write();
     }
 
-    /// Settings of the module as a whole.
+    /// Sets the settings of the whole module.
     pub fn set_module(&mut self, settings: &str) {
         settings.clone_into(&mut self.whole);
         self.write();
     }
 
-    /// The PINs that were ever shown to a token, as `CALL USER right|wrong PROCESS`.
+    /// All PINs that a token has seen, as `CALL USER right|wrong PROCESS`.
     pub fn pins_shown(&self, label: &str) -> Vec<String> {
         let log = fs::read_to_string(self.state.join(format!("{label}.log")));
         log.unwrap_or_default().lines().map(str::to_owned).collect()
     }
 
-    /// The threads that hung in a call of a token, by their names, one for each call.
+    /// The names of threads that hung in a call of a token, one for each call.
     pub fn hung(&self, label: &str) -> Vec<String> {
         let calls = self.hung_calls(label).into_iter();
         calls.map(|(_, thread)| thread).collect()
@@ -87,7 +87,7 @@ impl StandIn {
         lines.lines().filter_map(call).collect()
     }
 
-    /// The PIN that a token has.
+    /// A token's current PIN.
     pub fn pin(&self, label: &str) -> String {
         let changed = fs::read_to_string(self.state.join(format!("{label}.pin")));
         changed.unwrap_or_else(|_| Self::PIN.to_owned())

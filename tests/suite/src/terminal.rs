@@ -9,23 +9,23 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use crate::{PATIENCE, Run, until};
 
-/// A program at a pseudo-terminal, and the person who answers it.
+/// A program at a pseudo-terminal, with scripted answers.
 pub struct Terminal {
     child: Child,
     keyboard: File,
     screen: Receiver<Vec<u8>>,
     seen: String,
-    /// How much of it was answered.
+    /// The length of the part that was answered.
     answered: usize,
 }
 
 impl Terminal {
-    /// Starts a program with a terminal for input and output. The terminal does not say how wide it is.
+    /// Starts a program with a terminal for input and output. The terminal reports no width.
     pub fn start(run: Run) -> Self {
         Self::with_columns(run, 0)
     }
 
-    /// The same with a terminal of so many columns.
+    /// The same with a terminal of this width.
     pub fn with_columns(run: Run, columns: u16) -> Self {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let main = openpt(flags).expect("a pseudo-terminal");
@@ -44,7 +44,7 @@ impl Terminal {
         let mut command = run.into_command();
         command.stdin(share()).stdout(share()).stderr(share());
         let child = command.spawn().expect("start a program");
-        // The last copies here: when the program ends, so does what it shows.
+        // Drops the last local copies, so that the output ends with the program.
         drop((command, far));
         let keyboard = File::from(main);
         let mut output = keyboard.try_clone().expect("share the terminal");
@@ -66,10 +66,8 @@ impl Terminal {
         }
     }
 
-    /// Waits for a question whose answer is not shown, and types it.
-    ///
-    /// A program that asks turns the echo off after its question, and throws away what was typed
-    /// before (`TCSAFLUSH`): so the answer comes after the echo is off.
+    /// Waits for a question with a hidden answer, and types it. The program turns the echo off after its question
+    /// and discards earlier input (`TCSAFLUSH`), so the answer is typed only after that.
     #[track_caller]
     pub fn answer_hidden(&mut self, question: &str, line: &str) -> &mut Self {
         self.wait_for(question);
@@ -80,7 +78,7 @@ impl Terminal {
         self.type_line(line)
     }
 
-    /// Waits for a question, and types an answer that is shown.
+    /// Waits for a question, and types a visible answer.
     #[track_caller]
     pub fn answer(&mut self, question: &str, line: &str) -> &mut Self {
         self.wait_for(question);
@@ -105,7 +103,7 @@ impl Terminal {
         self.answered = end;
     }
 
-    /// Waits for the end, and gives all that was on the screen; panics unless the exit code is 0.
+    /// Waits for the end, and returns the whole screen; panics unless the exit code is 0.
     #[track_caller]
     pub fn ok(self) -> String {
         self.ends(true)
@@ -126,7 +124,7 @@ impl Terminal {
         std::mem::take(&mut self.seen)
     }
 
-    /// Reads a little more; `false` at the end.
+    /// Reads some output; `false` at the end.
     #[track_caller]
     fn look(&mut self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(Instant::now());

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::{PATIENCE, Rig, until};
 
 impl Rig {
-    /// The audit trail's lines that are written by now, without its checkpoints.
+    /// The current lines of the audit trail, without checkpoints.
     pub fn trail(&self) -> Vec<Value> {
         let trail = self.hsmux("audit --json --lines 10000").ok();
         let lines = trail.out.lines();
@@ -14,7 +14,7 @@ impl Rig {
         lines.filter(|line| line["checkpoint"].is_null()).collect()
     }
 
-    /// Replaces the trail's file by a disk that is full.
+    /// Replaces the trail's file by a full disk.
     pub fn fill_the_trails_disk(&self) {
         let trail = self.path("state/audit.log");
         fs::rename(&trail, self.path("state/audit.log.1")).expect("the trail");
@@ -22,7 +22,7 @@ impl Rig {
         self.hsmux("reload").fails().says("No space left");
     }
 
-    /// Takes it away, and waits until the trail is written again.
+    /// Removes that, and waits until the trail is written again.
     pub fn make_room_for_the_trail(&self) {
         fs::remove_file(self.path("state/audit.log")).expect("room");
         until("the trail can be written", PATIENCE, || {

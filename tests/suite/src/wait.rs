@@ -1,16 +1,16 @@
 use std::time::{Duration, Instant};
 
-/// How long a test waits for what has to come. A slow machine takes its time (`sc-hsm-tool` computes thirty
-/// million MD5 for a share); where all is well nobody waits for long.
+/// How long a test waits. Slow machines need much of it (`sc-hsm-tool` computes thirty million MD5 for a share);
+/// successful waits end early.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Asks `ready` again and again until it has an answer; panics when there is none by `limit`.
+/// Polls `ready` until it returns a value; panics after `limit`.
 #[track_caller]
 pub fn until<T>(what: &str, limit: Duration, ready: impl FnMut() -> Option<T>) -> T {
     poll(limit, ready).unwrap_or_else(|| panic!("{what}: not within {limit:?}"))
 }
 
-/// Asks `ready` every 5 ms until it has an answer; `None` when there is none by `limit`.
+/// Polls `ready` every 5 ms until it returns a value; `None` after `limit`.
 pub(crate) fn poll<T>(limit: Duration, mut ready: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + limit;
     loop {

@@ -1,4 +1,4 @@
-//! The counts of a burn-in, while its callers add to them.
+//! The counts of a running burn-in.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -8,44 +8,44 @@ use serde::{Deserialize, Serialize};
 
 use super::state::{Count, State};
 
-/// How a test ended.
+/// The result of a test.
 pub enum Verdict {
     /// The signature verifies.
     Passed,
-    /// There is no signature.
+    /// No signature.
     Failed(Error),
-    /// There is one, and it is wrong.
+    /// A wrong signature.
     Wrong(Error),
 }
 
-/// Tests that did not pass, of one kind.
+/// Failed tests of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// `wrong signature`, the vendor's code (`CKR_DEVICE_ERROR`), or hsmux's kind (`Deadline`).
     pub kind: String,
-    /// How many.
+    /// Their number.
     pub count: u64,
     /// The first few.
     pub examples: Vec<Example>,
 }
 
-/// A test that did not pass.
+/// A failed test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Example {
-    /// The token, or the pool, that was asked.
+    /// The token or pool.
     pub token: String,
-    /// What it answered, or what is wrong with its answer.
+    /// Its error, or the fault in its signature.
     pub message: String,
 }
 
 /// The kind of [`Verdict::Wrong`].
 pub const WRONG: &str = "wrong signature";
 
-/// Examples that are kept of a kind, and kinds: more than that say nothing new.
+/// The limits of stored examples of a kind, and of kinds.
 const EXAMPLES: usize = 5;
 const KINDS: usize = 20;
 
-/// All counts. Reading them disturbs no caller.
+/// All counts. Readers do not delay callers.
 pub struct Ledger {
     tokens: Vec<Tally>,
     failures: Mutex<Vec<Failure>>,
@@ -59,7 +59,7 @@ struct Tally {
 }
 
 impl Ledger {
-    /// Goes on with what earlier runs counted.
+    /// Continues the counts of earlier runs.
     pub fn resume(state: &State) -> Self {
         let tally = |count: &Count| Tally {
             name: count.name.clone(),
@@ -73,7 +73,7 @@ impl Ledger {
         }
     }
 
-    /// Counts a test of the token at this place.
+    /// Counts a test of the token with this index.
     pub fn enter(&self, at: usize, verdict: &Verdict) {
         let tally = &self.tokens[at];
         let (counter, kind, error) = match verdict {
@@ -96,13 +96,13 @@ impl Ledger {
         }
     }
 
-    /// Tests that have ended, however they did.
+    /// Finished tests, with any result.
     pub fn performed(&self) -> u64 {
         let of = |tally: &Tally| tally.passed.load(Relaxed);
         self.failed() + self.tokens.iter().map(of).sum::<u64>()
     }
 
-    /// Tests that did not pass.
+    /// Failed tests.
     pub fn failed(&self) -> u64 {
         let of = |tally: &Tally| tally.failed.load(Relaxed) + tally.wrong.load(Relaxed);
         self.tokens.iter().map(of).sum()
@@ -130,7 +130,7 @@ fn of_kind(failures: &mut Vec<Failure>, kind: String) -> &mut Failure {
                 examples: Vec::new(),
             });
         }
-        // Past so many kinds, the last one stands for the rest.
+        // If there are too many kinds, the last one counts the rest.
         failures.len() - 1
     });
     &mut failures[at]
@@ -138,7 +138,7 @@ fn of_kind(failures: &mut Vec<Failure>, kind: String) -> &mut Failure {
 
 fn kind_of(error: &Error) -> String {
     match error.kind() {
-        // Codes of the vendor's own have no name.
+        // Vendor-defined codes have no name.
         Kind::Vendor(code) if code >= ck::CKR_VENDOR_DEFINED => format!("CKR 0x{code:08x}"),
         Kind::Vendor(code) => rv_name(code).to_owned(),
         kind => format!("{kind:?}"),

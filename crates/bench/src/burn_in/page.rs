@@ -7,11 +7,11 @@ use crate::report::cells;
 use crate::report::chart::{Chart, Ink, Line, Style};
 use crate::report::page::Page;
 
-/// Processes whose memory is drawn: those that held the most.
+/// Processes in the chart of memory: those with the most.
 const DRAWN: [Ink; 4] = [Ink::Measured, Ink::Published, Ink::PublishedToo, Ink::Event];
 
 impl Report {
-    /// One HTML file that needs no other: charts are inline SVG.
+    /// One self-contained HTML file; charts are inline SVG.
     pub fn html(&self) -> String {
         let mut page = Page::new(&self.title(), &self.head.when_and_where());
         page.headline(&self.figures());

@@ -1,4 +1,4 @@
-//! What is looked at and written down while the callers work.
+//! Samples and saves the state while the callers work.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use super::state::{Share, State};
 use super::{Behind, Look, Options};
 use crate::memory::Memory;
 
-/// Keeps the state file of a run.
+/// Writes the state file of a run.
 pub struct Recorder<'a> {
     options: &'a Options,
     ledger: &'a Ledger,
@@ -29,7 +29,7 @@ struct Inner<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    /// A run begins. Where the state cannot be written, it does not.
+    /// Starts a run; fails if the state cannot be written.
     pub fn begin(mut state: State, ledger: &'a Ledger, options: &'a Options) -> Result<Self> {
         state.runs += 1;
         let mut memory = Memory::resume(std::mem::take(&mut state.memory), &options.processes);
@@ -50,19 +50,19 @@ impl<'a> Recorder<'a> {
         })
     }
 
-    /// The run has taken so long; answers the time of all runs.
+    /// Samples and saves after `elapsed` of this run; returns the time of all runs.
     pub fn glance(&self, elapsed: Duration) -> Duration {
         let inner = &mut *self.inner.borrow_mut();
         self.sample(inner, elapsed);
         if elapsed.saturating_sub(inner.saved) >= self.options.save_every {
             inner.saved = elapsed;
-            // A disk that is full now may have room at the next attempt, and at the last one it must.
+            // A full disk may have space again at the next attempt; only the last save must succeed.
             let _ = self.save(inner);
         }
         self.before + elapsed
     }
 
-    /// The run has ended after so long.
+    /// Ends the run after `elapsed`.
     pub fn end(self, elapsed: Duration) -> Result<State> {
         let mut inner = self.inner.borrow_mut();
         self.sample(&mut inner, elapsed);
@@ -86,7 +86,7 @@ impl<'a> Recorder<'a> {
     fn save(&self, inner: &mut Inner<'_>) -> Result<()> {
         self.ledger.copy_to(&mut inner.state);
         inner.shares.look(&mut inner.state, &mut inner.memory);
-        // Lent, not copied: copies that grow with the run would be seen in its memory.
+        // Swapped, not copied: copies would grow with the run and appear in its memory.
         swap(&mut inner.state.memory, &mut inner.memory.held);
         let written = inner.state.write(&self.options.state);
         swap(&mut inner.state.memory, &mut inner.memory.held);
@@ -94,7 +94,7 @@ impl<'a> Recorder<'a> {
     }
 }
 
-/// What the members of a pool do, from looks at counters that begin anew with each daemon.
+/// The members' work, from counters that restart with each daemon.
 struct Shares<'a> {
     look: Option<&'a Look>,
     last: BTreeMap<String, [u64; 2]>,
@@ -106,8 +106,7 @@ impl<'a> Shares<'a> {
         Self { look, last }
     }
 
-    /// Adds what the members did since the last look. At the first one that is nothing: what they did
-    /// before is not of this run.
+    /// Adds the members' work since the last query. The first query only sets the start.
     fn look(&mut self, state: &mut State, memory: &mut Memory) {
         let Some(Behind { members, processes }) = self.look.and_then(|look| look()) else {
             return;
@@ -123,7 +122,7 @@ impl<'a> Shares<'a> {
     }
 }
 
-/// A counter that is less than it was has begun anew.
+/// A counter below its last value has restarted.
 fn since(last: u64, now: u64) -> u64 {
     now.checked_sub(last).unwrap_or(now)
 }

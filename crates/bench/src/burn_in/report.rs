@@ -1,4 +1,4 @@
-//! What a burn-in found.
+//! The report of a burn-in.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,70 +8,70 @@ use crate::slope::Slope;
 use crate::target::About;
 use crate::{Head, ScalingRow, memory, reference};
 
-/// What a burn-in found, over all of its runs. Its JSON is described by `docs/bench-schema.json`.
+/// The results of all runs. Its JSON is described by `docs/bench-schema.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Command, time of the end, and the machine of the last run.
     #[serde(flatten)]
     pub head: Head,
-    /// When the first run began (RFC 3339, UTC).
+    /// Start of the first run (RFC 3339, UTC).
     pub begun_at: String,
-    /// What was tested.
+    /// The tested pool or tokens.
     pub target: String,
-    /// With which key.
+    /// The key.
     pub key: About,
     /// `CKM_SHA256_RSA_PKCS`.
     pub mechanism: String,
-    /// Bytes that each signature was over.
+    /// Length of the signed data in bytes.
     pub data_len: usize,
-    /// Callers at the same time, in the last run.
+    /// Concurrent callers in the last run.
     pub callers: usize,
-    /// Tests that were asked for.
+    /// The target number of tests.
     pub tests: u64,
-    /// Tests that were performed, each a signature and its verification.
+    /// Finished tests, each a signature and its verification.
     pub performed: u64,
-    /// Of these, tests without a signature.
+    /// Tests without a signature.
     pub failed: u64,
-    /// Of these, tests with a wrong signature.
+    /// Tests with a wrong signature.
     pub wrong: u64,
-    /// Time of all runs together, in seconds.
+    /// Time of all runs, in seconds.
     pub elapsed_s: f64,
-    /// Tests that passed, for each second.
+    /// Passed tests per second.
     pub per_second: f64,
-    /// How often it was begun or gone on with.
+    /// Number of runs.
     pub runs: u32,
-    /// Of each token.
+    /// The results of each token.
     pub tokens: Vec<Served>,
-    /// The token with the highest rate, where there are several.
+    /// The token with the highest rate, if there are several.
     pub fastest: Option<String>,
-    /// The token with the lowest rate, where there are several.
+    /// The token with the lowest rate, if there are several.
     pub slowest: Option<String>,
-    /// Tests that did not pass, by kind, the most frequent first.
+    /// Failed tests by kind, the most frequent first.
     pub failures: Vec<Failure>,
     /// Memory of every process involved.
     pub memory: Vec<Held>,
-    /// The rate as it went.
+    /// The rate over time.
     pub course: Vec<Pace>,
     /// Published figures of SmartCard-HSMs with keys of this kind.
     pub reference: Vec<ScalingRow>,
 }
 
-/// What one token did.
+/// The results of one token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Served {
     /// Its name.
     pub name: String,
-    /// Signatures that it made. A pool's own count has the proofs of its members in it.
+    /// Its signatures. A pool's count includes the proofs of its members.
     pub served: u64,
-    /// Tests that failed by it; in a pool they went to another member.
+    /// Tests that failed on it; in a pool they went to another member.
     pub failed: u64,
-    /// Signatures of it that were wrong; a pool does not say whose a signature is.
+    /// Its wrong signatures; unknown in a pool, which does not report a signature's member.
     pub wrong: Option<u64>,
-    /// Signatures for each second of the run.
+    /// Signatures per second of the run.
     pub per_second: f64,
 }
 
-/// What one process held.
+/// The memory of one process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Held {
     /// Its process id.
@@ -80,32 +80,32 @@ pub struct Held {
     pub name: String,
     /// Resident memory at the first sample, in bytes.
     pub first_bytes: f64,
-    /// At the last one.
+    /// Resident memory at the last sample, in bytes.
     pub last_bytes: f64,
-    /// The most.
+    /// The maximum, in bytes.
     pub peak_bytes: u64,
-    /// Growth in bytes for each hour; absent for processes that lived less than a minute.
+    /// Growth in bytes per hour; absent for processes that lived less than a minute.
     pub slope: Option<Slope>,
-    /// Seconds of the run, and bytes.
+    /// Samples: seconds of the run, and bytes.
     pub samples: Vec<(f64, f64)>,
 }
 
-/// The rate at a moment of the run.
+/// The rate in an interval of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pace {
     /// End of the interval, in seconds of the run.
     pub at_s: f64,
-    /// Tests performed in it, for each second.
+    /// Finished tests per second.
     pub per_second: f64,
 }
 
 impl Report {
-    /// Every test was performed, and passed.
+    /// Whether every test was done, and passed.
     pub fn is_clean(&self) -> bool {
         self.is_finished() && self.failed == 0 && self.wrong == 0
     }
 
-    /// Every test was performed.
+    /// Whether every test was done.
     pub fn is_finished(&self) -> bool {
         self.performed >= self.tests
     }

@@ -1,4 +1,4 @@
-//! The state file: what a burn-in is, and what it found so far.
+//! The state file: the subject of a burn-in, and its results so far.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -12,49 +12,49 @@ use crate::memory::Held;
 use crate::series::Series;
 use crate::target::About;
 
-/// The form of the file; another one is refused.
+/// The version of the format; others are refused.
 const FORM: &str = "hsmux-burn-in/1";
 
-/// A burn-in, as its file has it.
+/// The contents of a state file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
     form: String,
     /// What is tested.
     pub subject: Subject,
-    /// When the first run began (RFC 3339, UTC).
+    /// Start of the first run (RFC 3339, UTC).
     pub begun_at: String,
-    /// How often it was begun or gone on with.
+    /// Number of runs.
     pub runs: u32,
-    /// Of all runs together.
+    /// Time of all runs.
     pub elapsed_s: f64,
-    /// Of the driven tokens, in their order.
+    /// The counts of the driven tokens, in their order.
     pub counts: Vec<Count>,
-    /// Of the members behind a pool.
+    /// The work of the members behind a pool.
     pub members: Vec<Share>,
-    /// Tests that did not pass.
+    /// Failed tests.
     pub failures: Vec<Failure>,
-    /// Tests performed, by seconds of the run.
+    /// Finished tests over the time of the run.
     pub course: Series,
     /// Memory of the processes.
     pub memory: Vec<Held>,
 }
 
-/// What is tested: a file goes on with the same only.
+/// The subject of the tests; only a run with the same subject may continue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Subject {
-    /// What the options call it.
+    /// The name in the options.
     pub target: String,
     /// The driven tokens.
     pub tokens: Vec<String>,
-    /// The key, for people.
+    /// The key's description.
     pub key: About,
-    /// What the key is ([`hsmux_token::ObjectId`]).
+    /// The key's identifier ([`hsmux_token::ObjectId`]).
     pub key_id: String,
     /// `CKM_ECDSA`.
     pub mechanism: String,
-    /// Bytes that each signature is over.
+    /// Length of the signed data in bytes.
     pub data_len: usize,
 }
 
@@ -67,7 +67,7 @@ pub struct Count {
     pub wrong: u64,
 }
 
-/// What a member of a pool did meanwhile.
+/// The work of a member behind a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
     pub name: String,
@@ -75,7 +75,7 @@ pub struct Share {
     pub failed: u64,
 }
 
-/// What the file has, or the begin of a new burn-in.
+/// Reads the file, or starts a new burn-in.
 pub fn open(options: &Options, mechanism: &Mechanism) -> Result<State> {
     let subject = Subject::of(options, mechanism);
     if options.restart {
@@ -135,7 +135,7 @@ impl State {
         Ok(Some(state))
     }
 
-    /// Replaces the file in one step: a crash leaves the old or the new one.
+    /// Replaces the file atomically: after a crash it is the old or the new one.
     pub fn write(&self, path: &Path) -> Result<()> {
         crate::record::replace(path, self).map_err(|error| failed("write", path, &error))
     }
@@ -154,7 +154,7 @@ impl Subject {
         }
     }
 
-    /// The first thing in which it is another one.
+    /// The first difference to another subject.
     fn difference(&self, asked: &Self) -> Option<String> {
         let things = |subject: &Self| {
             let key = format!("{:?} ({})", subject.key.label, subject.key_id);

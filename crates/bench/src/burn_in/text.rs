@@ -49,7 +49,7 @@ impl Report {
         format!("burn-in of {} by {key}, over {len} bytes", self.mechanism)
     }
 
-    /// The numbers of the published test, and what they come to.
+    /// The figures of the published test, with their values here.
     pub(super) fn figures(&self) -> Vec<(&'static str, String)> {
         let mut figures = vec![
             (
@@ -81,7 +81,7 @@ impl Report {
         }
     }
 
-    /// Of all processes, in one line.
+    /// The slope of all processes, in one line.
     fn memory_slope(&self) -> String {
         let judged = self
             .memory
@@ -100,7 +100,7 @@ impl Report {
     }
 }
 
-/// The columns of a token.
+/// The columns of the table of tokens.
 pub(super) const TOKEN: [&str; 5] = ["token", "signatures", "failed", "wrong", "rate"];
 
 impl Served {
@@ -115,7 +115,7 @@ impl Served {
     }
 }
 
-/// The columns of a process.
+/// The columns of the table of processes.
 pub(super) const HELD: [&str; 6] = ["process", "pid", "first", "last", "peak", "slope"];
 
 impl Held {
@@ -131,7 +131,7 @@ impl Held {
     }
 }
 
-/// `0 +- 12.3 kB/h`: a slope that does not differ from 0 is 0.
+/// `0 +- 12.3 kB/h`: a slope that is not significant is 0.
 fn slope(slope: Option<Slope>) -> String {
     let Some(slope) = slope else {
         return "-".to_owned();

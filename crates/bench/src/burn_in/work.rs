@@ -11,26 +11,26 @@ use hsmux_token::{Error, Kind, Mechanism, ObjectRef, Operation, Outcome, Result,
 use super::Options;
 use super::ledger::{Ledger, Verdict};
 
-/// After a test that did not pass its caller waits, longer each time: a daemon that is started anew
-/// does not use up the tests of a night. Shortest and longest wait.
+/// After a failed test the caller waits, longer each time, so that a restart of the daemon does not use up the tests.
+/// The shortest and the longest wait.
 const PAUSE: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
-/// How soon a waiting caller hears an interruption.
+/// How often a waiting caller checks for an interruption.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// What the callers share.
+/// Shared state of the callers.
 pub struct Work<'a> {
     options: &'a Options,
     mechanism: &'a Mechanism,
     public: &'a PublicKey,
     ledger: &'a Ledger,
     stop: &'a AtomicBool,
-    /// Of each caller, tests in a row that did not pass.
+    /// Consecutive failed tests of each caller.
     unlucky: Vec<AtomicU32>,
 }
 
 impl<'a> Work<'a> {
-    /// Makes sure that signatures of this key and mechanism can be verified.
+    /// Checks that signatures of this key and mechanism can be verified.
     pub fn new(
         options: &'a Options,
         mechanism: &'a Mechanism,
@@ -44,7 +44,7 @@ impl<'a> Work<'a> {
             );
             return Err(Error::request(Kind::Invalid, message));
         };
-        // No signature is a wrong one; any other answer would be the same for a right one.
+        // An empty signature is wrong; any other error would also reject correct ones.
         let probe = public.verify(mechanism, &vec![0; options.data_len], &[]);
         if let Err(error) = probe
             && !says_wrong(&error)
@@ -61,7 +61,7 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// Does a test; the ledger has its outcome. The answer is for the engine's own count.
+    /// Runs a test and records its result. The return value is for the engine's own count.
     pub fn test(&self, caller: usize) -> Result<Bytes> {
         let at = caller % self.options.tokens.len();
         let verdict = self.judge(&*self.options.tokens[at].token);
@@ -89,7 +89,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// New data each time: an answer to another request is found out.
+    /// New data each time, to detect answers to other requests.
     fn sign(&self, token: &dyn Token) -> Result<(Bytes, Bytes)> {
         let mut data = vec![0; self.options.data_len];
         getrandom::fill(&mut data).map_err(|error| {
@@ -123,7 +123,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Whether verifying found the signature wrong, and not the key or the mechanism.
+/// Whether the error concerns the signature, not the key or the mechanism.
 fn says_wrong(error: &Error) -> bool {
     [ck::CKR_SIGNATURE_INVALID, ck::CKR_SIGNATURE_LEN_RANGE]
         .map(Some)

@@ -1,4 +1,4 @@
-//! A broker in a process of its own, and clients that ask it.
+//! A broker in a process of its own, and its clients.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -17,21 +17,21 @@ use super::{Options, Serves};
 use crate::http::{self, Service};
 use crate::{Load, Measurement};
 
-/// How long it may take to serve the key.
+/// How long it may take until it serves the key.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A broker, and clients that keep their connections.
+/// A broker, and clients with persistent connections.
 pub struct Broker {
     service: Service,
     asked: http::Options,
     process: BrokerProcess,
 }
 
-/// Its process, which ends with this value.
+/// The broker's process, which ends on drop.
 struct BrokerProcess(Child);
 
 impl Broker {
-    /// Starts it, and waits until the key is served.
+    /// Starts it, and waits until it serves the key.
     pub(super) fn start(command: &mut Command, socket: &Path, options: &Options) -> Result<Self> {
         let mut process = BrokerProcess::start(command)?;
         let asked = Self::asked(socket, options);
@@ -53,7 +53,7 @@ impl Broker {
         }
     }
 
-    /// Raw CBC by the key that another program has made, as the brokers did that this one replaces.
+    /// Raw CBC with a key that another program has created, as in the replaced brokers.
     fn asked(socket: &Path, options: &Options) -> http::Options {
         let mut asked = http::Options::new(
             format!("unix:{}", socket.display()),
@@ -67,14 +67,14 @@ impl Broker {
         asked
     }
 
-    /// What asks it for other things: with these changes to what is usual.
+    /// Clients with changed options.
     pub fn asked_for(&self, change: impl FnOnce(&mut http::Options)) -> Result<Service> {
         let mut asked = self.asked.clone();
         change(&mut asked);
         Service::open(&asked)
     }
 
-    /// Its process id; its workers descend from it.
+    /// Its process id; its workers are descendants.
     pub fn id(&self) -> u32 {
         self.process.0.id()
     }
@@ -85,7 +85,7 @@ impl BrokerProcess {
         let started = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            // Ctrl+C is for the one who measures.
+            // Ctrl+C is for the measuring process.
             .process_group(0)
             .spawn();
         started.map(Self).map_err(|error| {
@@ -97,7 +97,7 @@ impl BrokerProcess {
 
 impl Drop for BrokerProcess {
     fn drop(&mut self) {
-        // One that has been waited for has no process id any more.
+        // After a wait, the process id may belong to another process.
         if is_running(&mut self.0) {
             let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
         }

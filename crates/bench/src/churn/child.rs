@@ -1,4 +1,4 @@
-//! Parts of the measurement in processes of their own, spoken with in lines.
+//! Parts of the measurement in child processes, with a protocol of lines.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use super::{Options, Serves, Store};
 use crate::Measurement;
 
-/// A process of ours; it ends when its input does.
+/// A child process; it ends when its input ends.
 pub struct Child {
     process: process::Child,
     input: Option<ChildStdin>,
@@ -19,12 +19,12 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts it; it answers a line when it is ready.
+    /// Starts it; its first line says that it is ready.
     pub fn start(command: &mut Command) -> Result<Self> {
         let started = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Ctrl+C is for the one who measures: a part ends with its input.
+            // Ctrl+C is for the measuring process: a part ends with its input.
             .process_group(0)
             .spawn()
             .map_err(|e| lost(&e))?;
@@ -44,20 +44,20 @@ impl Child {
         Ok(child)
     }
 
-    /// Tells it to do something, and waits for the answer.
+    /// Sends a command and waits for the answer.
     pub fn ask<T: DeserializeOwned>(&mut self, line: &str) -> Result<T> {
         self.tell(line)?;
         self.answer()
     }
 
-    /// Tells it to do something.
+    /// Sends a command.
     pub fn tell(&mut self, line: &str) -> Result<()> {
         let input = self.input.as_mut();
         let input = input.ok_or_else(|| Error::pool(Kind::Lost, "it has been ended"))?;
         writeln!(input, "{line}").map_err(|e| lost(&e))
     }
 
-    /// What it answers: JSON, of an error its text.
+    /// Reads an answer in JSON; errors are texts.
     pub fn answer<T: DeserializeOwned>(&mut self) -> Result<T> {
         let mut line = String::new();
         let read = self.output.read_line(&mut line).map_err(|e| lost(&e))?;
@@ -77,7 +77,7 @@ impl Drop for Child {
     }
 }
 
-/// Waits for a process that has been told to end. It may hang in the module: then it is killed.
+/// Waits for a process that has to end; kills it if it hangs in the module.
 pub(super) fn end(process: &mut process::Child) {
     for _ in 0..200 {
         if !is_running(process) {
@@ -89,7 +89,7 @@ pub(super) fn end(process: &mut process::Child) {
     let _ = process.wait();
 }
 
-/// Whether a process of ours still runs.
+/// Whether a child process still runs.
 pub(super) fn is_running(process: &mut process::Child) -> bool {
     matches!(process.try_wait(), Ok(None))
 }
@@ -98,7 +98,7 @@ fn lost(error: &dyn std::fmt::Display) -> Error {
     Error::pool(Kind::Lost, format!("a part of the measurement: {error}"))
 }
 
-/// Callers in a process that uses the key past hsmux, a thread each.
+/// Callers in a process that uses the key without hsmux, a thread each.
 pub struct Bare {
     child: Option<Child>,
     store: Store,
@@ -117,7 +117,7 @@ impl Bare {
 
 impl Serves for Bare {
     fn restart(&mut self) -> Result<()> {
-        // The old one ends first.
+        // The previous process ends first.
         self.child = None;
         self.child = Some(self.store.bare_part()?);
         Ok(())
@@ -136,16 +136,16 @@ impl Serves for Bare {
 /// Another process that adds and removes keys.
 pub struct Keys(pub(super) Child);
 
-/// Keys that come and go.
+/// Keys that change continuously.
 pub struct Changing<'a>(&'a mut Keys);
 
 impl Keys {
-    /// Adds or removes keys until there are so many beside the one in use.
+    /// Adds or removes keys until there are `count` besides the one in use.
     pub fn bring_to(&mut self, count: usize) -> Result<()> {
         self.0.ask(&format!("keys {count}"))
     }
 
-    /// Adds and removes a key in turns, with a pause after each change.
+    /// Adds and removes a key in turn, with a pause after each change.
     pub fn change(&mut self, pause: Duration) -> Result<Changing<'_>> {
         self.0.ask::<()>(&format!("change {}", pause.as_millis()))?;
         Ok(Changing(self))
@@ -153,7 +153,7 @@ impl Keys {
 }
 
 impl Changing<'_> {
-    /// Ends the changes; how many there were.
+    /// Ends the changes; returns their number.
     pub fn stop(self) -> Result<u64> {
         self.0.0.ask("stop")
     }

@@ -1,4 +1,4 @@
-//! A load for as long as something else takes.
+//! Load during another action.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -8,10 +8,10 @@ use hsmux_token::{Error, Kind, Result};
 
 use crate::{Control, Measurement, Until};
 
-/// Until somebody says so.
+/// Effectively without end.
 const FOREVER: Duration = Duration::from_secs(1 << 32);
 
-/// Measures until `during` has returned. That end is the one that was meant, and interrupts nothing.
+/// Measures until `during` returns, which does not count as an interruption.
 pub(super) fn meanwhile(
     during: &mut dyn FnMut() -> Result<()>,
     measure: impl FnOnce(Until, Control<'_>) -> Result<Measurement> + Send,

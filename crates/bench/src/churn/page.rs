@@ -9,7 +9,7 @@ use crate::report::page::Page;
 const INKS: [Ink; 4] = [Ink::Ideal, Ink::PublishedToo, Ink::Text, Ink::Measured];
 
 impl Report {
-    /// One HTML file that needs no other: the chart is inline SVG.
+    /// One self-contained HTML file; the chart is inline SVG.
     pub fn html(&self) -> String {
         let mut page = Page::new("Keys come and go", &self.head.when_and_where());
         let found = || self.rows.iter().flat_map(|row| &row.found);

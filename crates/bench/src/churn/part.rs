@@ -1,5 +1,4 @@
-//! What a process does that is a part of the measurement: it is told in lines on its standard input,
-//! and ends with it.
+//! The child process of a part of the measurement: it reads commands from its standard input and ends with it.
 
 use std::io::{BufRead, Write};
 use std::sync::Arc;
@@ -18,28 +17,28 @@ use crate::cipher::Cipher;
 /// The first argument of hsmux-lab for such a process.
 pub const COMMAND: &str = "bench-part";
 
-/// The label of all keys but the one in use.
+/// The label of all keys except the one in use.
 const OTHERS: &str = "others";
 
-/// What adds and removes keys.
+/// Adds and removes keys.
 pub trait Keyring: Send {
-    /// Makes a key with this label.
+    /// Creates a key with this label.
     fn add(&mut self, label: &str) -> Result<()>;
 
-    /// Removes the key that was made last.
+    /// Removes the key that was created last.
     fn remove(&mut self) -> Result<()>;
 }
 
 /// A part of the measurement.
 pub enum Part {
-    /// Uses the key past hsmux.
+    /// Uses the key without hsmux.
     Bare(Arc<dyn Token>),
-    /// Makes the key in use, and adds and removes others.
+    /// Creates the key in use, and adds and removes others.
     Keys(Box<dyn Keyring>),
 }
 
 impl Part {
-    /// Does as it is told until there is nothing more to read.
+    /// Executes commands until the input ends.
     pub fn serve(mut self, input: impl BufRead, mut output: impl Write) -> Result<()> {
         let mut lines = input.lines();
         let (mut count, mut prepared) = (0, None);
@@ -88,7 +87,7 @@ fn next(lines: &mut impl Iterator<Item = std::io::Result<String>>) -> Result<Opt
     line.map_err(|e| Error::pool(Kind::Lost, format!("standard input: {e}")))
 }
 
-/// Answers with a line.
+/// Writes an answer as a line.
 fn answer<T: Serialize>(output: &mut impl Write, done: Result<T>) -> Result<()> {
     let line = done.map_err(|e| e.to_string());
     let line =
@@ -98,7 +97,7 @@ fn answer<T: Serialize>(output: &mut impl Write, done: Result<T>) -> Result<()> 
         .map_err(|e| Error::pool(Kind::Lost, format!("standard output: {e}")))
 }
 
-/// The operations of so many callers, made once: the key is looked for among all that there are.
+/// The operations of the callers, prepared once, since the key is searched among all.
 fn prepare<'a>(
     prepared: &'a mut Option<((usize, usize), Cipher)>,
     token: &Arc<dyn Token>,
@@ -114,7 +113,7 @@ fn prepare<'a>(
     Ok(&prepared.insert((asked, cipher)).1)
 }
 
-/// Changes keys until `wait` has returned; how many changes there were.
+/// Changes keys until `wait` returns; returns the number of changes.
 fn change(
     keys: &mut dyn Keyring,
     pause: Duration,

@@ -1,4 +1,4 @@
-//! A SoftHSM token in a folder of its own, and who uses it.
+//! A SoftHSM token in its own folder, and its users.
 
 use std::fs;
 use std::io::Write;
@@ -13,43 +13,41 @@ use super::{Bare, Broker, Keys, Options};
 
 /// The label of the token, and of the key in use.
 pub const LABEL: &str = "churn";
-/// The variable that has the token's PIN.
+/// The environment variable with the token's PIN.
 pub const PIN: &str = "HSMUX_CHURN_PIN";
 
-/// The programs that a measurement starts.
+/// Programs that a measurement starts.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// `hsmux`: it makes tokens, and is the broker.
+    /// `hsmux`, for creating tokens and for the broker.
     pub hsmux: PathBuf,
     /// `hsmux-lab`, for [`super::Part`].
     pub lab: PathBuf,
 }
 
-/// A token, in a folder of its own.
+/// A token in its own folder.
 #[derive(Clone)]
 pub struct Store {
     folder: PathBuf,
     programs: Programs,
     softhsm: PathBuf,
-    /// What users of the token load in its place.
+    /// The module for users of the token.
     module: PathBuf,
     pin: String,
 }
 
-/// Where the broker has the token's module.
+/// The location of the token's module in the broker.
 #[derive(Clone, Copy, Debug)]
 pub enum Isolation {
-    /// In so many worker processes.
+    /// In this number of worker processes.
     Workers(usize),
     /// In its own process.
     Thread,
 }
 
 impl Store {
-    /// Makes the folder and initialises a token in it. `softhsm` is SoftHSM's module.
-    ///
-    /// `old` is the module that users of the token load in its place: a SoftHSM before 2.4.0, or the
-    /// stand-in for one (tests/standin), which forwards to SoftHSM.
+    /// Creates the folder and a token in it. `softhsm` is SoftHSM's module. Users of the token load `old`:
+    /// a SoftHSM before 2.4.0, or its stand-in (tests/standin), which forwards to SoftHSM.
     pub fn new(
         folder: &Path,
         programs: &Programs,
@@ -102,21 +100,21 @@ impl Store {
         Err(Error::pool(Kind::Environment, message))
     }
 
-    /// Another process that adds and removes keys, through SoftHSM itself. It makes the key in use.
+    /// Another process that adds and removes keys through SoftHSM, and creates the key in use.
     pub fn keys(&self) -> Result<Keys> {
         self.part("keys", &self.softhsm).map(Keys)
     }
 
-    /// A process that uses the key past hsmux.
+    /// A process that uses the key without hsmux.
     pub fn bare(&self, options: &Options) -> Result<Bare> {
         Bare::start(self.clone(), options)
     }
 
-    /// A broker over the token, and what asks it.
+    /// A broker over the token, and its clients.
     pub fn broker(&self, isolation: Isolation, options: &Options) -> Result<Broker> {
         self.configure(isolation)?;
         let mut command = self.command("setpriv".as_ref());
-        // It ends with this process, also when that is killed.
+        // It ends with this process, even if that is killed.
         command
             .args(["--pdeathsig", "TERM", "--"])
             .arg(&self.programs.hsmux)
@@ -124,7 +122,7 @@ impl Store {
         Broker::start(&mut command, &self.folder.join("broker.sock"), options)
     }
 
-    /// Writes a configuration of a pool of this token; its path.
+    /// Writes the configuration of a pool of this token; returns its path.
     pub fn configure(&self, isolation: Isolation) -> Result<PathBuf> {
         self.write("hsmux.toml", &self.configuration(isolation))?;
         Ok(self.folder.join("hsmux.toml"))
@@ -141,7 +139,7 @@ impl Store {
                 "workers = {workers}\nsessions = 1\nenv = {{ {} }}",
                 environment.join(", ")
             ),
-            // The process has this environment.
+            // The process has the token's environment.
             Isolation::Thread => "isolation = \"thread\"".into(),
         };
         format!(
@@ -165,12 +163,12 @@ pin = {{ file = "{folder}/pin" }}
         )
     }
 
-    /// Starts the process that uses the key past hsmux.
+    /// Starts the process that uses the key without hsmux.
     pub(super) fn bare_part(&self) -> Result<Child> {
         self.part("bare", &self.module)
     }
 
-    /// A part of the measurement in a process of its own.
+    /// Starts a part of the measurement as a process.
     fn part(&self, part: &str, module: &Path) -> Result<Child> {
         let mut command = self.command(&self.programs.lab);
         command.args([super::part::COMMAND, part]).arg(module);
@@ -197,7 +195,7 @@ pin = {{ file = "{folder}/pin" }}
         self.folder.join("state")
     }
 
-    /// Writes a file that is its owner's alone.
+    /// Writes a file that only its owner may read.
     fn write(&self, name: &str, text: &str) -> Result<()> {
         let path = self.folder.join(name);
         let mut options = fs::File::options();

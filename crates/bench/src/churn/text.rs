@@ -6,7 +6,7 @@ use super::{Report, Row};
 use crate::format::{count, lines, micros, rate, three};
 
 impl Report {
-    /// What was measured, in a line.
+    /// The measurement in a line.
     pub(super) fn what(&self) -> String {
         format!(
             "Keys come and go: AES-256-CBC of {} bytes by one key, half enciphering, half deciphering, {} \
@@ -17,7 +17,7 @@ impl Report {
         )
     }
 
-    /// The ratios of all ways to their fresh twins, beside the published.
+    /// The ratios of all ways to their twins, beside the published ones.
     pub(super) fn ratios(&self) -> (Vec<String>, Vec<Vec<String>>) {
         let fixed = ["run", "keys", "restart", "published"].map(str::to_owned);
         let heads = fixed.into_iter().chain(self.ways.iter().cloned());
@@ -51,7 +51,7 @@ impl Report {
         })
     }
 
-    /// The heads of [`Self::each`].
+    /// The headings of [`Self::each`].
     pub(super) const EACH: [&'static str; 6] = [
         "way",
         "worst ratio",

@@ -1,4 +1,4 @@
-//! The ways that are compared.
+//! The compared ways.
 
 use std::path::Path;
 
@@ -6,12 +6,11 @@ use hsmux_token::Result;
 
 use super::{Isolation, Options, Programs, Serves, Store, Way};
 
-/// Keys of a token that nobody changes: as many as the published runs begin with.
+/// Keys of an unchanged token: as many as at the start of the published runs.
 const TWIN: usize = 52;
 
-/// Two ways to the key, the module alone and a broker over it over SoftHSM and, where
-/// it is given, over a module that behaves as SoftHSM did before 2.4.0; each has tokens of its own in
-/// `folder`.
+/// Creates two ways, the module alone and a broker, each with its own tokens in `folder`: over SoftHSM and, if given,
+/// over a module like SoftHSM before 2.4.0.
 pub fn ways(
     folder: &Path,
     programs: &Programs,
@@ -38,7 +37,7 @@ pub fn ways(
                 })
             };
             let keys = subject.keys()?;
-            // Whoever made the twin's keys goes, and they stay as they are.
+            // The process that created the twin's keys ends; the keys remain unchanged.
             twin.keys()?.bring_to(TWIN - 1)?;
             ways.push(Way {
                 name: format!("{} {of}", if over_broker { "broker," } else { "bare" }),

@@ -1,4 +1,4 @@
-//! Checking answers, apart from the measurement.
+//! Checks of answers, outside the measurement.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc;
@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use super::worker::Tally;
 use super::{Check, Control, Progress};
 
-/// After an interruption a person waits: what is not checked by then is counted as not checked.
+/// The time for checks after an interruption; the remaining answers count as not checked.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What checking found.
+/// The result of the checks.
 #[derive(Default)]
 pub struct Checked {
     pub good: u64,
     pub bad: u64,
-    /// Why the first bad answer is bad.
+    /// The error of the first wrong answer.
     pub example: Option<String>,
 }
 
@@ -79,7 +79,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Takes the answers of one worker after the other.
+    /// Checks the answers of one worker after another.
     fn run(&self) -> Checked {
         let mut checked = Checked::default();
         let mut stopped = None;

@@ -1,8 +1,5 @@
-//! The measuring engine that every benchmark shares.
-//!
-//! A run is a warm-up and then rounds. In a round the workers do nothing but the operation; between
-//! rounds every answer is checked. So checking costs neither latency nor throughput nor CPU of what
-//! is measured, and a run of any length needs little memory. Most runs are one round.
+//! The measuring engine of all benchmarks: a warm-up, then rounds. In a round workers only run the operation;
+//! answers are checked between rounds, so that checks cost the measurement nothing. Most runs are one round.
 
 mod check;
 mod progress;
@@ -25,27 +22,27 @@ pub(crate) use round::Seen;
 pub use waiting::{Caller, Callers, Ending, Later};
 pub(crate) use worker::Tally;
 
-/// How the operations are started.
+/// The start of operations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
-    /// Each worker starts the next operation when its last one has ended. Says what the target can
-    /// do, but a target that stalls is asked less, and so looks better than its users find it.
+    /// Each worker starts an operation when its last one has ended. This finds the target's maximum,
+    /// but a stalled target gets fewer operations, and so looks better than to its users.
     Closed {
         /// Workers, a thread each.
         workers: usize,
     },
-    /// Operations start at fixed times, whatever became of the earlier ones; a latency counts from
-    /// the intended start (no coordinated omission).
+    /// Operations start at fixed times, independent of earlier ones. A latency counts from the intended start
+    /// (no coordinated omission).
     Open {
         /// Operations per second over all workers.
         per_second: f64,
-        /// Workers, a thread each: more operations than that are never under way at once.
+        /// Workers, a thread each, which limit concurrent operations.
         workers: usize,
     },
 }
 
 impl Load {
-    /// The threads that it takes.
+    /// The number of workers.
     pub const fn workers(self) -> usize {
         match self {
             Self::Closed { workers } | Self::Open { workers, .. } => workers,
@@ -53,46 +50,46 @@ impl Load {
     }
 }
 
-/// When enough has been measured.
+/// The end of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// After so many operations.
+    /// After this number of operations.
     Count(u64),
-    /// After so much time.
+    /// After this time.
     Elapsed(Duration),
 }
 
-/// What is measured, for how long.
+/// The plan of a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// How the operations are started.
+    /// The start of operations.
     pub load: Load,
     /// When to end.
     pub until: Until,
-    /// The same load before the measurement; nothing of it counts. Each worker does one operation at
-    /// least, unless it is zero.
+    /// The duration of the same load before the measurement. Each worker runs at least one operation, unless it is
+    /// zero.
     pub warm_up: Duration,
-    /// The processes to account for beside this one, each with all that descend from it.
+    /// Other processes to account for, each with its descendants.
     pub processes: Vec<u32>,
 }
 
-/// The operation, by the index of the worker that does it.
+/// The operation, by its worker's index.
 pub type Run<'a> = dyn Fn(usize) -> Result<Bytes> + Sync + 'a;
 
-/// Whether an answer is right, by the index of the worker that got it.
+/// Checks an answer, by its worker's index.
 pub type Check<'a> = dyn Fn(usize, &[u8]) -> Result<()> + Sync + 'a;
 
-/// How a run is watched and ended from outside.
+/// Progress and interruption of a run.
 #[derive(Clone, Copy)]
 pub struct Control<'a> {
-    /// Set it to end the run; what was measured is kept.
+    /// Set it to end the run; the results so far are kept.
     pub stop: &'a AtomicBool,
-    /// Called some ten times a second, on the thread that called [`measure`].
+    /// Called about ten times a second, on the thread that called [`measure`].
     pub progress: &'a dyn Fn(&Progress),
 }
 
 impl<'a> Control<'a> {
-    /// Nobody watches.
+    /// Without progress.
     pub(crate) const fn unseen(stop: &'a AtomicBool) -> Self {
         Self {
             stop,
@@ -105,18 +102,17 @@ impl<'a> Control<'a> {
     }
 }
 
-/// How the workers do their operations.
+/// How workers run their operations.
 #[derive(Clone, Copy)]
 enum Work<'a> {
-    /// Each on a thread of its own.
+    /// Each on its own thread.
     Blocking(&'a Run<'a>),
     /// As futures, on a few threads.
     Waiting(&'a Callers<'a>, Ending),
 }
 
 impl Work<'_> {
-    /// The threads that so many workers take. Those that wait leave half of the machine to what is
-    /// measured: it often runs on the same one.
+    /// The number of threads for the workers. Futures leave half of the machine to the target, which often runs on it.
     fn threads(self, workers: usize) -> usize {
         match self {
             Self::Blocking(_) => workers,
@@ -138,7 +134,7 @@ pub fn measure(
     measure_work(plan, control, Work::Blocking(run), check)
 }
 
-/// The same with workers that wait as futures, and see themselves whether an answer is right.
+/// The same with workers that are futures, and check answers themselves.
 pub fn measure_waiting<'a>(
     plan: &'a Plan,
     control: Control<'a>,
@@ -197,7 +193,7 @@ fn measure_work<'a>(
     Measurement::new(plan, &sum, accounts.close(sum.elapsed), control.stopped())
 }
 
-/// What remains to be done.
+/// The rest of the plan.
 fn left(until: Until, sum: &Sum) -> Until {
     match until {
         Until::Count(count) => Until::Count(count.saturating_sub(sum.ops + sum.failed)),

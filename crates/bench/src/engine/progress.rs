@@ -1,40 +1,40 @@
-//! What a person sees while a run goes on.
+//! Progress of a run.
 
 use std::time::Duration;
 
 use super::Until;
 use super::round::{Seen, Setup};
 
-/// What the engine is doing.
+/// The phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The load before the measurement.
     WarmUp,
     /// The measurement.
     Measure,
-    /// The answers are being checked.
+    /// Checks of the answers.
     Check,
 }
 
-/// How far the phase is.
+/// Progress within a phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
-    /// What the engine is doing.
+    /// The phase.
     pub phase: Phase,
-    /// Operations done, or answers checked, in this phase.
+    /// Finished operations, or checked answers, of this phase.
     pub done: u64,
-    /// How many there are, where that is known.
+    /// Their total, if known.
     pub of: Option<u64>,
-    /// Operations that failed in this phase.
+    /// Failed operations of this phase.
     pub failed: u64,
-    /// Since the phase began.
+    /// Time since the start of the phase.
     pub elapsed: Duration,
-    /// An estimate of what remains.
+    /// The estimated remaining time.
     pub left: Option<Duration>,
 }
 
 impl Progress {
-    /// Done per second, so far.
+    /// Finished per second so far.
     pub fn per_second(&self) -> f64 {
         let seconds = self.elapsed.as_secs_f64();
         if seconds > 0.0 {
@@ -74,7 +74,7 @@ impl Progress {
     }
 }
 
-/// At the rate so far; `None` before there is one.
+/// From the rate so far; `None` without one.
 fn estimate(done: u64, of: u64, elapsed: Duration) -> Option<Duration> {
     let rate = done as f64 / elapsed.as_secs_f64();
     let seconds = of.saturating_sub(done) as f64 / rate;

@@ -8,49 +8,49 @@ use std::time::{Duration, Instant};
 use super::worker::{self, Tally};
 use super::{Control, Load, Phase, Plan, Progress, Until, Work, waiting};
 
-/// What the workers of a round may hold in memory together. Past it the round ends, answers are
-/// checked, and another round begins.
+/// The memory limit for all workers of a round. When it is reached, the round ends,
+/// its answers are checked, and another round begins.
 const MEMORY: usize = 128 << 20;
 
-/// How often the round is looked at.
+/// The interval of progress reports.
 pub(super) const GLANCE: Duration = Duration::from_millis(100);
 
-/// What a round is made of.
+/// The parameters of a round.
 pub struct Setup<'a> {
     pub plan: &'a Plan,
     pub until: Until,
     pub control: Control<'a>,
     pub work: Work<'a>,
-    /// Whether the answers are kept, to be checked.
+    /// Whether answers are kept for checks.
     pub keeps: bool,
     pub phase: Phase,
 }
 
-/// What is seen of a round while it runs.
+/// The state of a running round.
 #[derive(Clone, Copy, Default)]
 pub struct Seen {
-    /// Since the round began.
+    /// Time since the start of the round.
     pub elapsed: Duration,
     pub ops: u64,
     pub failed: u64,
 }
 
-/// What a round found.
+/// The result of a round.
 pub struct Ended {
-    /// Of each thread.
+    /// The tallies of all threads.
     pub tallies: Vec<Tally>,
-    /// Whether it ended for want of memory, and there is more to do.
+    /// Whether the memory limit ended it before its work was done.
     pub full: bool,
 }
 
-/// Runs a round; `glance` sees it some ten times a second, on the caller's thread.
+/// Runs a round; calls `glance` about ten times a second on the caller's thread.
 pub fn run(setup: &Setup<'_>, mut glance: impl FnMut(Seen)) -> Ended {
     let workers = setup.plan.load.workers();
     let threads = setup.work.threads(workers);
     let board = Board::new(setup);
     let barrier = Barrier::new(threads + 1);
     let tallies = thread::scope(|scope| {
-        // Nothing is sent: the last worker to leave closes the channel, which ends the wait.
+        // Nothing is sent: the last worker closes the channel, which ends the wait.
         let (working, ended) = mpsc::channel::<()>();
         let running: Vec<_> = (0..threads)
             .map(|index| {
@@ -94,11 +94,11 @@ pub fn run(setup: &Setup<'_>, mut glance: impl FnMut(Seen)) -> Ended {
     Ended { tallies, full }
 }
 
-/// What the workers share.
+/// Shared state of the workers.
 pub struct Board<'a> {
     pub load: Load,
     pub keeps: bool,
-    /// What one worker may hold in memory, in bytes.
+    /// The memory limit of one worker, in bytes.
     pub share: usize,
     until: Until,
     stop: &'a AtomicBool,
@@ -125,12 +125,12 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// When the round began.
+    /// The start of the round.
     pub fn start(&self) -> Instant {
         *self.start.get_or_init(Instant::now)
     }
 
-    /// The number of the next operation, if there is one.
+    /// The number of the next operation, if any.
     pub fn claim(&self) -> Option<u64> {
         if self.stopped() || self.full.load(Relaxed) {
             return None;
@@ -145,7 +145,7 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// When the round ends, if the clock ends it.
+    /// The end of the round, if limited by time.
     pub fn end(&self) -> Option<Instant> {
         match self.until {
             Until::Count(_) => None,
@@ -153,30 +153,30 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// Sleeps; answers whether the moment came before an interruption.
+    /// Sleeps until `moment`; returns `false` if interrupted before.
     pub fn wait_until(&self, moment: Instant) -> bool {
         loop {
             let wait = moment.saturating_duration_since(Instant::now());
             if wait.is_zero() || self.stopped() {
                 return wait.is_zero();
             }
-            // Slices, so that an interruption is heard.
+            // In slices, to notice an interruption.
             thread::sleep(wait.min(GLANCE));
         }
     }
 
-    /// Counts an operation that has ended.
+    /// Counts a finished operation.
     pub fn tell(&self, succeeded: bool) {
         let counter = if succeeded { &self.ops } else { &self.failed };
         counter.fetch_add(1, Relaxed);
     }
 
-    /// One worker's share of the memory is used up: the round ends for all.
+    /// Ends the round for all, because one worker's memory is used up.
     pub fn fill(&self) {
         self.full.store(true, Relaxed);
     }
 
-    /// Somebody has set the stop flag.
+    /// Whether the stop flag is set.
     pub fn stopped(&self) -> bool {
         self.stop.load(Relaxed)
     }

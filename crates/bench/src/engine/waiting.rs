@@ -1,4 +1,4 @@
-//! Workers that wait as futures: many share a thread, so that the client costs the machine little.
+//! Workers that are futures: many share a thread, so that the client uses little CPU.
 
 use std::cell::RefCell;
 use std::future::{Future, ready};
@@ -14,20 +14,20 @@ use tokio::runtime::Builder;
 use super::round::{Board, GLANCE};
 use super::worker::{Pace, Tally};
 
-/// What a [`Caller`] answers later.
+/// A future of a [`Caller`].
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// One caller that waits without a thread.
+/// A caller without a thread.
 pub trait Caller {
-    /// What is done before the clock starts: connecting. What fails here fails again in the first call.
+    /// Connects before the clock starts. An error here occurs again in the first call.
     fn prepare(&mut self) -> Later<'_, ()>;
 
-    /// Whether it has anything left to do.
+    /// Whether it has more operations.
     fn more(&self) -> bool {
         true
     }
 
-    /// What it does before an operation, which is in no latency: a person thinks.
+    /// Delays before an operation, outside its latency: a user's thinking time.
     fn think(&mut self) -> Later<'_, ()> {
         Box::pin(ready(()))
     }
@@ -36,19 +36,19 @@ pub trait Caller {
     fn call(&mut self) -> Later<'_, Result<Bytes>>;
 }
 
-/// What becomes of operations that are under way when the time is over, or somebody interrupts.
+/// The treatment of unfinished operations at the end or on an interruption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// They are waited for, and count.
+    /// Waits for them, and counts them.
     Finish,
-    /// They are given up, and count as nothing.
+    /// Drops them uncounted.
     Cut,
 }
 
-/// Makes the caller of an index; it stays on the thread that it is made on.
+/// Creates the caller of an index; it stays on the thread that creates it.
 pub type Callers<'a> = dyn Fn(usize) -> Box<dyn Caller + 'a> + Sync + 'a;
 
-/// The workers of one thread, which share a tally: ten thousand of them take no more memory for it.
+/// The workers of one thread, which share a tally to save memory.
 pub fn work(
     workers: impl Iterator<Item = usize>,
     board: &Board<'_>,
@@ -84,7 +84,7 @@ pub fn work(
     tally
 }
 
-/// One worker, until it or the board has no more to do.
+/// One worker, until it or the board has no more operations.
 async fn one(caller: &mut dyn Caller, board: &Board<'_>, tally: &RefCell<Tally>) {
     let pace = Pace::new(board);
     while caller.more()
@@ -101,7 +101,7 @@ async fn one(caller: &mut dyn Caller, board: &Board<'_>, tally: &RefCell<Tally>)
     }
 }
 
-/// Until the time is over, or somebody interrupts.
+/// Waits for the end or an interruption.
 async fn over(board: &Board<'_>) {
     while !board.stopped() {
         let glance = Instant::now() + GLANCE;

@@ -1,4 +1,4 @@
-//! One worker of a round: take the next operation, do it, write down how long it took.
+//! One worker of a round: runs operations and records their durations.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,14 +11,14 @@ use super::round::Board;
 use super::{Load, Run};
 use crate::measurement::{count_fault, latencies};
 
-/// Bytes of answers for which there is room when a round begins.
+/// Initial capacity for answers, in bytes.
 const ANSWERS: usize = 64 << 10;
 
-/// What one worker saw in one round. Without answers to keep, its size does not grow with the round.
+/// The results of one worker in one round. Without answers its size is constant.
 pub struct Tally {
-    /// Of the operations that succeeded, in nanoseconds.
+    /// Latencies of successful operations, in nanoseconds.
     pub latencies: Histogram<u64>,
-    /// Messages of errors, and how often.
+    /// Error messages, with their counts.
     pub faults: BTreeMap<String, u64>,
     /// From the start of the round to the end of the worker's last operation.
     pub elapsed: Duration,
@@ -37,8 +37,8 @@ impl Tally {
         }
     }
 
-    /// Whose memory is there before the round begins: a machine that fetches it from a host of its own takes
-    /// a tenth of a second for that of a hundred workers.
+    /// Allocates memory before the round: on a virtual machine, page faults of a hundred workers take a tenth of a
+    /// second.
     pub(super) fn ready() -> Self {
         let mut tally = Self::new();
         tally.latencies.clear();
@@ -47,7 +47,7 @@ impl Tally {
         tally
     }
 
-    /// The answers that were kept.
+    /// The kept answers.
     pub fn answers(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts
@@ -55,14 +55,14 @@ impl Tally {
             .map(|(start, end)| &self.answers[start..*end])
     }
 
-    /// Of a worker that could not begin.
+    /// The tally of a worker that could not start.
     pub(super) fn failed(error: &Error) -> Self {
         let mut tally = Self::new();
         count_fault(&mut tally.faults, error.to_string(), 1);
         tally
     }
 
-    /// The worker has ended.
+    /// Records the worker's end.
     pub(super) fn end(&mut self, board: &Board<'_>) {
         self.elapsed = board.start().elapsed();
     }
@@ -80,13 +80,13 @@ impl Tally {
         }
     }
 
-    /// What the answers hold in memory, in bytes.
+    /// The memory of the answers, in bytes.
     fn weight(&self) -> usize {
         self.answers.len() + self.ends.len() * size_of::<usize>()
     }
 }
 
-/// Works until the board has no more for it.
+/// Runs operations while the board has any.
 pub fn work(index: usize, board: &Board<'_>, run: &Run<'_>, mut tally: Tally) -> Tally {
     let pace = Pace::new(board);
     while let Some(claimed) = board.claim() {
@@ -105,7 +105,7 @@ pub fn work(index: usize, board: &Board<'_>, run: &Run<'_>, mut tally: Tally) ->
     tally
 }
 
-/// When an operation starts.
+/// The start times of operations.
 pub(super) enum Pace<'a> {
     AtOnce,
     Every {
@@ -132,7 +132,7 @@ impl<'a> Pace<'a> {
         }
     }
 
-    /// The moment that the latency counts from; waits for it when it is still to come.
+    /// The start of the latency; waits until then if it is in the future.
     fn start_of(&self, claimed: u64) -> Option<Instant> {
         let Self::Every { board, .. } = self else {
             return Some(Instant::now());
@@ -141,8 +141,7 @@ impl<'a> Pace<'a> {
         (board.wait_until(until) && begins).then_some(until)
     }
 
-    /// The same without a thread. Its clock ticks in milliseconds: who had to wait for the moment has
-    /// nothing to catch up with, and starts when it wakes.
+    /// The same without a thread. Its timer has milliseconds, so a delayed start counts from the actual wake-up.
     pub(super) async fn start_of_waiting(&self, claimed: u64) -> Option<Instant> {
         let Self::Every { board, .. } = self else {
             return Some(Instant::now());
@@ -158,8 +157,8 @@ impl<'a> Pace<'a> {
         (begins && !board.stopped()).then(Instant::now)
     }
 
-    /// Until when to wait, and whether an operation begins then: the round lasts as long as it was to,
-    /// though nothing starts any more.
+    /// The time to wait for, and whether an operation starts then. The round lasts its full time even without more
+    /// operations.
     fn intended(&self, claimed: u64) -> Option<(Instant, bool)> {
         let Self::Every { interval, board } = self else {
             return None;

@@ -1,23 +1,23 @@
-//! What can be asked for, once.
+//! The kinds of requests, one table.
 
 use std::fmt;
 
 /// A kind of request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Act {
-    /// As mixes name it.
+    /// Its name in mixes.
     pub name: &'static str,
-    /// Below `/v1/`; the key's name follows where it ends with `/`.
+    /// The path below `/v1/`; if it ends with `/`, the key's name follows.
     pub path: &'static str,
-    /// The member of an item that has the bytes, in base64.
+    /// The field of an item with the bytes, in base64.
     pub payload: Option<&'static str>,
-    /// What an item has of the answer to another act: that act, and the member, called the same there.
+    /// An operation whose answer has a field for the items of this one, and the name of that field.
     pub of: Option<(&'static str, &'static str)>,
-    /// The member of an answer that shows that it is one.
+    /// The field that an answer must have.
     pub answer: &'static str,
 }
 
-/// All of them; `health` is a constant, and says what the service answers without any key.
+/// All operations; `health` is a constant request without a key.
 const ACTS: [Act; 8] = [
     Act::new("encrypt", "transit/encrypt/", "plaintext", "ciphertext"),
     Act {
@@ -59,7 +59,7 @@ impl Act {
         }
     }
 
-    /// By its name.
+    /// Returns the operation of this name.
     pub fn find(name: &str) -> Option<&'static Self> {
         ACTS.iter().find(|act| act.name == name)
     }
@@ -69,7 +69,7 @@ impl Act {
         self.payload.is_none() && self.of.is_none()
     }
 
-    /// All names, for people.
+    /// All names, for messages.
     pub fn names() -> String {
         let names: Vec<_> = ACTS.iter().map(|act| act.name).collect();
         names.join(", ")

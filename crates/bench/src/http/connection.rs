@@ -1,4 +1,4 @@
-//! One client: a connection, and one request after the other.
+//! One client: a connection with sequential requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::place::Place;
 use super::requests::Prepared;
 use crate::engine::{Caller, Later};
 
-/// A connection to the service, opened when it is needed.
+/// A connection to the service, opened on demand.
 pub struct Connection<'a> {
     place: &'a Place,
     keep_alive: bool,
@@ -26,7 +26,7 @@ pub struct Connection<'a> {
 }
 
 impl<'a> Connection<'a> {
-    /// Not connected yet.
+    /// A connection that is not open yet.
     pub fn new(place: &'a Place, options: &Options) -> Self {
         Self {
             place,
@@ -36,12 +36,12 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// The body of a request's answer; anything but 200 is an error that begins with its status.
+    /// Sends a request and returns the body. A status other than 200 is an error that begins with it.
     pub async fn ask(&mut self, request: Request<Full<Bytes>>) -> Result<Bytes> {
         let asked = timeout(self.deadline, self.answer(request)).await;
         let result = asked.unwrap_or_else(|_| Err(failed("no answer by the deadline")));
         if result.is_err() {
-            // What is under way on it is not to be waited for.
+            // The pending request must not be waited for.
             self.open = None;
         }
         let (status, body) = result?;
@@ -65,7 +65,7 @@ impl<'a> Connection<'a> {
         Ok((head.status, body.to_bytes()))
     }
 
-    /// Connects, unless that is done.
+    /// Connects, unless it is open.
     pub async fn connect(&mut self) -> Result<()> {
         if let Some(open) = &mut self.open
             && open.ready().await.is_ok()
@@ -76,7 +76,7 @@ impl<'a> Connection<'a> {
         let stream = stream.map_err(|e| failed(&format!("not connected: {e}")))?;
         let shaken = handshake(TokioIo::new(stream)).await;
         let (sender, connection) = shaken.map_err(|e| failed(&because(&e)))?;
-        // It ends with its sender; what goes wrong on it, the request under way is told.
+        // It ends with its sender; the pending request gets its error.
         tokio::spawn(async move { drop(connection.await) });
         self.open = Some(sender);
         Ok(())
@@ -87,7 +87,7 @@ fn failed(why: &str) -> Error {
     Error::pool(Kind::Invalid, why)
 }
 
-/// hyper says what it did; the cause says what went wrong.
+/// hyper's error names the action; its cause names the reason.
 fn because(error: &hyper::Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),
@@ -95,7 +95,7 @@ fn because(error: &hyper::Error) -> String {
     }
 }
 
-/// `: permission denied`: the dialect's `{"errors": [...]}`, or nothing.
+/// `: permission denied`: the errors in a Transit answer, or nothing.
 fn reason(body: &[u8]) -> String {
     let json: Value = serde_json::from_slice(body).unwrap_or_default();
     match json["errors"][0].as_str() {
@@ -104,7 +104,7 @@ fn reason(body: &[u8]) -> String {
     }
 }
 
-/// A client that goes through its requests, again and again.
+/// A client that repeats its requests.
 pub struct Client<'a> {
     connection: Connection<'a>,
     requests: Arc<[Prepared]>,
@@ -112,8 +112,7 @@ pub struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    /// The client of this index; no two begin with the same request, so that the mix is one at any
-    /// moment.
+    /// The client of this index. Clients start with different requests, so that the mix holds at any moment.
     pub fn new(
         place: &'a Place,
         options: &Options,
@@ -130,7 +129,7 @@ impl<'a> Client<'a> {
 
 impl Caller for Client<'_> {
     fn prepare(&mut self) -> Later<'_, ()> {
-        // The first request says what is wrong.
+        // The first request reports the error.
         let patience = self.connection.deadline;
         Box::pin(async move { drop(timeout(patience, self.connection.connect()).await) })
     }
@@ -142,7 +141,7 @@ impl Caller for Client<'_> {
             let prepared = &self.requests[at];
             let answer = self.connection.ask(prepared.request()).await?;
             prepared.check(&answer)?;
-            // Nobody looks at it again.
+            // The answer is checked already.
             Ok(Bytes::new())
         })
     }

@@ -1,19 +1,19 @@
-//! What is asked for, and in which shares.
+//! The mix of operations.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::act::Act;
 
-/// Acts with their shares: `encrypt=1,decrypt=1`, or `encrypt,decrypt`, is half and half.
+/// Operations with their shares: `encrypt=1,decrypt=1`, or `encrypt,decrypt`, is half and half.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mix(Vec<(&'static Act, usize)>);
 
-/// Shares add up to no more: a caller goes through them one after the other.
+/// The maximum sum of shares: a caller runs them in sequence.
 const MOST: usize = 1000;
 
 impl Mix {
-    /// Each act as often as its share says, in the order of asking.
+    /// Each operation as often as its share, in the order of requests.
     pub(super) fn acts(&self) -> Vec<&'static Act> {
         let most = self.0.iter().map(|(_, share)| *share).max().unwrap_or(0);
         let turn = |turn| {

@@ -1,4 +1,4 @@
-//! Where the service is, and a connection to it: TCP, TLS or a unix socket.
+//! The address of the service, and connections to it: TCP, TLS or a unix socket.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// Where the service is.
+/// The address of the service.
 pub struct Place {
     way: Way,
-    /// For the Host header.
+    /// The Host header.
     pub host: String,
     /// The path before `/v1`.
     pub prefix: String,
@@ -33,7 +33,7 @@ enum Way {
 }
 
 impl Place {
-    /// Of a URL; `ca` is the root that its certificate has to lead to.
+    /// Parses a URL; `ca` is the root for the server's certificate.
     pub fn new(url: &str, ca: Option<&Path>) -> Result<Self> {
         let wrong = |why: &str| {
             let message = format!(
@@ -86,12 +86,12 @@ impl Place {
 
 async fn tcp(host: &str, port: u16) -> std::io::Result<TcpStream> {
     let stream = TcpStream::connect((host, port)).await?;
-    // A request is one write: it need not wait for more.
+    // A request is one write, so Nagle's algorithm would only delay it.
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
-/// TLS 1.2 and 1.3 with servers whose certificates lead to these roots.
+/// TLS 1.2 and 1.3 for servers with certificates of these roots.
 fn trusting(file: &Path) -> Result<TlsConnector> {
     let failed = |error: &dyn std::fmt::Display| {
         Error::pool(Kind::Environment, format!("{}: {error}", file.display()))

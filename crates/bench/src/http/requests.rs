@@ -1,4 +1,4 @@
-//! The requests of each client, made before the clock starts.
+//! The requests of each client, prepared before the clock starts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -20,19 +20,19 @@ use super::act::Act;
 use super::connection::Connection;
 use super::place::Place;
 
-/// One request, and what its answer has to have.
+/// One request, with its check.
 pub struct Prepared {
     method: Method,
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
-    /// In the answer, once for each item.
+    /// A text that the answer must have once for each item.
     expected: Finder<'static>,
     items: usize,
 }
 
 impl Prepared {
-    /// As it is sent.
+    /// The HTTP request.
     pub fn request(&self) -> Request<Full<Bytes>> {
         let mut request = Request::new(Full::new(self.body.clone()));
         *request.method_mut() = self.method.clone();
@@ -41,7 +41,7 @@ impl Prepared {
         request
     }
 
-    /// Whether the answer is one: of a text that was deciphered, whether it is this client's own.
+    /// Checks the answer; a decrypted text must be this client's own.
     pub fn check(&self, answer: &[u8]) -> Result<()> {
         let found = self.expected.find_iter(answer).count();
         if found >= self.items {
@@ -60,7 +60,7 @@ impl Prepared {
 pub struct Requests(Vec<Arc<[Prepared]>>);
 
 impl Requests {
-    /// Asks the service for what requests are made of.
+    /// Gets the inputs of requests from the service.
     pub fn prepare(options: &Options, place: &Place) -> Result<Self> {
         let invalid = |what| Err(Error::request(Kind::Invalid, what));
         if options.load.workers() == 0 {
@@ -88,7 +88,7 @@ impl Requests {
         Ok(Self(all.map_err(|e| e.at(&options.url))?))
     }
 
-    /// Those of one client.
+    /// The requests of one client.
     pub fn of(&self, client: usize) -> Arc<[Prepared]> {
         Arc::clone(&self.0[client])
     }
@@ -120,7 +120,7 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// The requests of one client, with bytes of its own.
+    /// Prepares the requests of one client, with its own bytes.
     async fn of_one(&self, connection: &mut Connection<'_>) -> Result<Arc<[Prepared]>> {
         let mut payload = vec![0; self.options.payload];
         getrandom::fill(&mut payload).map_err(|error| {
@@ -146,7 +146,7 @@ impl Maker<'_> {
         Ok(requests.into())
     }
 
-    /// Asks for each kind once: what is refused or wrong is said before anything is measured.
+    /// Sends one request of each kind, to report errors before the measurement.
     async fn try_each(&self, requests: &[Prepared], connection: &mut Connection<'_>) -> Result<()> {
         let mut tried = Vec::new();
         for (request, act) in requests.iter().zip(self.options.mix.acts()) {
@@ -159,7 +159,7 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// What the answer to another act has as `member`.
+    /// Gets `member` from the answer to another operation.
     async fn ask(
         &self,
         act: &str,
@@ -225,7 +225,7 @@ impl Maker<'_> {
     }
 }
 
-/// A key's name as part of a path: `pkcs11:object=a` and the like have letters that mean something there.
+/// Escapes a key's name in a path: `pkcs11:object=a` has reserved characters.
 fn escaped(name: &str) -> String {
     let mut path = String::new();
     for byte in name.bytes() {
@@ -234,7 +234,7 @@ fn escaped(name: &str) -> String {
                 path.push(char::from(byte));
             }
             _ => {
-                // Writing to a String does not fail.
+                // Writing to a String cannot fail.
                 let _ = write!(path, "%{byte:02X}");
             }
         }

@@ -6,7 +6,7 @@ use super::Report;
 use crate::format::{lines, rate};
 
 impl Report {
-    /// What was asked for, in a line.
+    /// The load in a line.
     pub(super) fn what(&self) -> String {
         let batch = match self.batch {
             1 => String::new(),

@@ -8,7 +8,7 @@ use crate::report::page::Page;
 use crate::tls::Figures;
 
 impl Report {
-    /// One HTML file that needs no other: charts are inline SVG.
+    /// One self-contained HTML file; charts are inline SVG.
     pub fn html(&self) -> String {
         let mut page = Page::new(&self.what(), &self.head.when_and_where());
         let best = || self.rows.iter().filter_map(Row::figures);
@@ -80,7 +80,7 @@ impl Report {
         }
     }
 
-    /// Rows that differ in nothing but the number of tokens, where there are several.
+    /// Groups of rows that differ only in the number of tokens.
     fn series(&self) -> Vec<Vec<&Row>> {
         let mut series: Vec<Vec<&Row>> = Vec::new();
         for row in self.rows.iter().filter(|row| row.best.is_some()) {

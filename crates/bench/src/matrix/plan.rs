@@ -1,4 +1,4 @@
-//! The file that says which cells the table has.
+//! The file of the table's cells.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub struct Plan {
     pub cells: Vec<Cell>,
 }
 
-/// One cell: what is started, and how it is loaded. A cell with the same contents is the same cell.
+/// One cell: the system to start, and its load. Equal contents mean the same cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cell {
@@ -26,33 +26,33 @@ pub struct Cell {
     pub key: String,
     /// Tokens; 0 for a key in a file.
     pub hsms: u32,
-    /// The PKCS#11 module, or what else has the key.
+    /// The PKCS#11 module, or another holder of the key.
     pub module: String,
     /// The page by its name.
     pub page: String,
-    /// Users at the same time.
+    /// Concurrent users.
     pub users: usize,
-    /// The longest time that they think, in seconds; 0 for a burst.
+    /// The maximum thinking time, in seconds; 0 for a burst.
     pub think_s: f64,
-    /// The published set-up that it stands beside.
+    /// The published set-up for comparison.
     pub published: String,
-    /// The shell command that starts what is measured.
+    /// The shell command that starts the system.
     pub start: String,
-    /// The shell command that ends it, where the end of `start` is not enough.
+    /// The shell command that stops it, if the end of `start` is not enough.
     pub stop: Option<String>,
-    /// How long until it has to answer.
+    /// How long it may take until it answers.
     pub ready_s: f64,
     /// The page's address.
     pub url: String,
-    /// Whether its resources are asked for.
+    /// Whether its resources are requested.
     pub follow: bool,
-    /// How it is asked.
+    /// The options of the client.
     pub client: Client,
-    /// The folder of the file: commands run there.
+    /// The folder of the file, for commands.
     pub folder: PathBuf,
 }
 
-/// How all cells are asked.
+/// Options of the client for all cells.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Client {
@@ -106,7 +106,7 @@ struct Page {
     follow: bool,
 }
 
-/// Every key with every number of tokens, module, page and load.
+/// All combinations of keys, numbers of tokens, modules, pages and loads.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Cells {
@@ -127,11 +127,11 @@ struct Cells {
 #[serde(deny_unknown_fields)]
 struct Load {
     users: usize,
-    /// A burst where it is not said.
+    /// The default is a burst.
     think: Option<String>,
 }
 
-/// One, or a list.
+/// One value or a list.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Items<T> {
@@ -161,7 +161,7 @@ fn web_cluster() -> String {
 }
 
 impl Plan {
-    /// Reads the file; every cell of it is one that can be measured.
+    /// Reads the file, and checks that every cell can be measured.
     pub fn read(path: &Path) -> Result<Self> {
         let wrong = |why: &dyn std::fmt::Display| {
             Error::request(Kind::Invalid, format!("{}: {why}", path.display()))
@@ -226,14 +226,14 @@ impl Cells {
         let cells = spread(&cells, &pages, |cell, page| {
             (cell.page, cell.url, cell.follow) = page.clone();
         });
-        // The loads last: what is started for one cell serves the next as well.
+        // Loads vary fastest, so that a system serves several cells.
         Ok(spread(&cells, &loads, |cell, load| {
             (cell.users, cell.think_s) = *load;
         }))
     }
 }
 
-/// Each cell with each of the values.
+/// Combines each cell with each of the values.
 fn spread<T>(cells: &[Cell], values: &[T], set: impl Fn(&mut Cell, &T)) -> Vec<Cell> {
     let mut spread = Vec::new();
     for cell in cells {
@@ -247,7 +247,7 @@ fn spread<T>(cells: &[Cell], values: &[T], set: impl Fn(&mut Cell, &T)) -> Vec<C
 }
 
 impl Cell {
-    /// How it is asked.
+    /// The options of its measurement.
     pub fn options(&self) -> Result<tls::Options> {
         let client = &self.client;
         let trust = match &client.ca {
@@ -277,7 +277,7 @@ impl Cell {
         })
     }
 
-    /// How long one run takes.
+    /// The duration of one run.
     pub fn seconds(&self) -> f64 {
         let part = |text: &str| seconds(text).unwrap_or_default();
         part(&self.client.time) + self.client.warm_up.as_deref().map_or(0.0, part)

@@ -1,4 +1,4 @@
-//! What was found so far: runs of cells, in a file.
+//! The results so far: runs of cells, in a file.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{Cell, Run};
 use crate::record;
 
-/// The form of the file; another one is refused.
+/// The version of the format; others are refused.
 const FORM: &str = "hsmux-matrix/1";
 
 /// The file's contents.
@@ -18,7 +18,7 @@ const FORM: &str = "hsmux-matrix/1";
 #[serde(deny_unknown_fields)]
 pub struct State {
     form: String,
-    /// Those that have a run at least; also such that the table has no more.
+    /// Cells with at least one run, including those that the table no longer has.
     cells: Vec<Known>,
 }
 
@@ -30,7 +30,7 @@ struct Known {
 }
 
 impl State {
-    /// Reads the file, if it is there and not to be forgotten.
+    /// Reads the file, unless it is missing or `restart` is set.
     pub fn open(path: &Path, restart: bool) -> Result<Self> {
         let empty = Self {
             form: FORM.to_owned(),
@@ -56,7 +56,7 @@ impl State {
         known.map_or(&[], |known| &known.runs)
     }
 
-    /// Puts a run on record.
+    /// Records a run.
     pub fn add(&mut self, cell: &Cell, run: Run, path: &Path) -> Result<()> {
         match self.cells.iter_mut().find(|known| known.cell == *cell) {
             Some(known) => known.runs.push(run),

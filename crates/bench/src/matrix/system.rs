@@ -1,4 +1,4 @@
-//! The system under test: what a cell's command starts, until it is ended.
+//! The system under test: the process that a cell's command starts.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -14,25 +14,24 @@ use super::Cell;
 use crate::Control;
 use crate::tls::{self, Options};
 
-/// A running system under test; it ends with this value.
+/// A running system under test; it ends on drop.
 pub struct System {
     cell: Cell,
     child: Child,
     log: File,
 }
 
-/// Between two looks.
+/// The interval of polls.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// Who does not answer within this is not there.
+/// The time for an answer of a running system.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// How long it has to end after SIGTERM.
+/// How long it may take to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl System {
-    /// Starts it and waits until it answers, or somebody interrupts. Its output goes to a file beside the
-    /// state.
+    /// Starts it and waits for an answer or an interruption. Its output goes to a file beside the state.
     pub fn start(cell: &Cell, state: &Path, control: Control<'_>) -> Result<Self> {
         let mut path = state.as_os_str().to_owned();
         path.push(".log");
@@ -54,7 +53,7 @@ impl System {
         let ready = Duration::from_secs_f64(cell.ready_s);
         let began = Instant::now();
         while !control.stopped() {
-            // Some start a daemon and end well.
+            // Some commands start a daemon and exit successfully.
             if let Some(status) = this.child.try_wait().map_err(|e| failed(&e))?
                 && !status.success()
             {
@@ -72,7 +71,7 @@ impl System {
         Ok(this)
     }
 
-    /// Whether it is what this cell wants: only the load differs.
+    /// Whether it fits this cell: only the load differs.
     pub fn serves(&self, cell: &Cell) -> bool {
         let same = Cell {
             users: self.cell.users,
@@ -82,7 +81,7 @@ impl System {
         same == self.cell
     }
 
-    /// The process that was started, while it runs.
+    /// The started process, while it runs.
     pub fn id(&self) -> Option<u32> {
         let id = self.child.id();
         Path::new(&format!("/proc/{id}/stat"))
@@ -94,7 +93,7 @@ impl System {
         if let Some(stop) = &self.cell.stop {
             shell(stop, &self.cell, &self.log)?.status()?;
         }
-        // One that has ended is waited for, and its number may be somebody else's.
+        // After a wait, the process id may belong to another process.
         for signal in [Signal::TERM, Signal::KILL] {
             let until = Instant::now() + PATIENCE;
             if self.child.try_wait()?.is_some() {
@@ -111,12 +110,12 @@ impl System {
 
 impl Drop for System {
     fn drop(&mut self) {
-        // Where it still answers the next one is not started, which says so.
+        // If it still answers, the next start fails with that message.
         let _ = self.end();
     }
 }
 
-/// Waits until nobody answers any more: what is there before the start would be measured in its place.
+/// Waits until nothing answers: another server would be measured in place of the new one.
 fn await_silence(options: &mut Options, control: Control<'_>) -> Result<(), String> {
     options.timeout = ANSWER;
     let until = Instant::now() + PATIENCE;
@@ -129,7 +128,7 @@ fn await_silence(options: &mut Options, control: Control<'_>) -> Result<(), Stri
     Ok(())
 }
 
-/// A line for the shell, told which cell it is for.
+/// A shell command, with the cell in its environment.
 fn shell(line: &str, cell: &Cell, log: &File) -> std::io::Result<Command> {
     let mut command = Command::new("sh");
     command

@@ -33,7 +33,7 @@ impl Cell {
 }
 
 impl Row {
-    /// The heads of [`Self::cells`].
+    /// The headings of [`Self::cells`].
     pub(super) const HEADS: [&'static str; 6] = [
         "cell",
         "rate",
@@ -62,7 +62,7 @@ impl Row {
 }
 
 impl Report {
-    /// What was measured, in a line.
+    /// The measurement in a line.
     pub(super) fn what(&self) -> String {
         let left = match self.left {
             0 => String::new(),
@@ -75,7 +75,7 @@ impl Report {
         )
     }
 
-    /// Cells that could not be measured, with why.
+    /// Cells that could not be measured, with their errors.
     pub(super) fn errors(&self) -> impl Iterator<Item = String> {
         self.rows.iter().filter_map(|row| {
             let error = row.error.as_ref()?;

@@ -13,7 +13,7 @@ use crate::tls::Figures;
 pub struct TlsRow {
     /// `web-cluster` or `read-only-module`.
     pub setup: String,
-    /// What it ran on.
+    /// Its host.
     pub host: String,
     /// The kind of key, `rsa-2048`.
     pub key: String,
@@ -23,11 +23,11 @@ pub struct TlsRow {
     pub module: String,
     /// `static` (a small text) or `wordpress`.
     pub page: String,
-    /// Users at the same time.
+    /// Concurrent users.
     pub users: u32,
-    /// The longest time to think, in seconds; 0 for a burst.
+    /// The maximum thinking time, in seconds; 0 for a burst.
     pub think_s: f64,
-    /// What siege printed.
+    /// The output of siege.
     pub figures: Figures,
 }
 

@@ -1,4 +1,4 @@
-//! Rows that stand in tables of text and of HTML alike.
+//! Rows of tables, in text and HTML.
 
 use crate::format::{bytes, count, micros, rate, three, whole};
 use crate::{Latency, Process, ScalingRow};
@@ -6,7 +6,7 @@ use crate::{Latency, Process, ScalingRow};
 /// The columns of [`process`].
 pub const PROCESS: [&str; 5] = ["process", "pid", "CPU", "CPU time", "peak memory"];
 
-/// What a process cost.
+/// The costs of a process.
 pub fn process(process: &Process) -> [String; 5] {
     [
         process.name.clone(),
@@ -17,7 +17,7 @@ pub fn process(process: &Process) -> [String; 5] {
     ]
 }
 
-/// One part of the latencies; `-` where nothing succeeded.
+/// One part of the latencies; `-` if nothing succeeded.
 pub fn latency(of: Option<Latency>, part: fn(Latency) -> f64) -> String {
     of.map_or_else(|| "-".to_owned(), |latency| micros(part(latency)))
 }
@@ -25,7 +25,7 @@ pub fn latency(of: Option<Latency>, part: fn(Latency) -> f64) -> String {
 /// The columns of [`published`].
 pub const PUBLISHED: [&str; 5] = ["key", "HSMs", "signatures", "duration", "rate"];
 
-/// A published row; a rate that its own row contradicts has a star.
+/// A published row; a rate that contradicts its row has a star.
 pub fn published(row: &ScalingRow) -> [String; 5] {
     let star = if row.remark.is_some() { "*" } else { "" };
     [
@@ -37,7 +37,7 @@ pub fn published(row: &ScalingRow) -> [String; 5] {
     ]
 }
 
-/// What the stars of these rows mean.
+/// The explanations of the stars.
 pub fn remarks(rows: &[ScalingRow]) -> impl Iterator<Item = String> {
     rows.iter().filter_map(|row| {
         let remark = row.remark.as_ref()?;

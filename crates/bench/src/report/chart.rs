@@ -1,4 +1,4 @@
-//! Line charts in SVG, coloured by the page.
+//! Line charts in SVG, with the page's colours.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -8,9 +8,9 @@ pub struct Chart<'a> {
     pub x: &'a str,
     pub y: &'a str,
     pub lines: Vec<Line>,
-    /// Vertical marks with a word.
+    /// Vertical marks with labels.
     pub marks: Vec<(f64, String)>,
-    /// Whether only whole numbers stand on the x axis.
+    /// Whether the x axis has only whole numbers.
     pub whole_x: bool,
 }
 
@@ -33,20 +33,20 @@ impl Line {
     }
 }
 
-/// How a line is drawn.
+/// The style of a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     /// With a dot on each measured point.
     Dots,
-    /// Dots alone, of things that do not follow each other.
+    /// Only dots, for unrelated values.
     Apart,
     /// Without dots.
     Plain,
-    /// For what was not measured.
+    /// For values that were not measured.
     Dashed,
 }
 
-/// A colour by its role; the page's style says what it looks like.
+/// A colour by its role; the page's style sheet defines it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Ink {
     Text,
@@ -69,12 +69,12 @@ impl Ink {
         (Self::Event, "--event"),
     ];
 
-    /// The page's name of the colour.
+    /// The CSS variable of the colour.
     pub fn variable(self) -> &'static str {
         Self::ALL[self as usize].1
     }
 
-    /// A colour that stands for the role until the drawing is done.
+    /// The placeholder of the colour until the chart is drawn.
     fn stand_in(self) -> RGBColor {
         RGBColor(1, 2, self as u8)
     }
@@ -85,7 +85,7 @@ const HEIGHT: u32 = 360;
 const FONT: &str = "sans-serif";
 
 impl Chart<'_> {
-    /// The SVG element. A chart that cannot be drawn is an empty one: figures are in the tables too.
+    /// The SVG element; empty if the chart cannot be drawn, since tables have the figures as well.
     pub fn svg(&self) -> String {
         let mut svg = String::new();
         if self.draw(&mut svg).is_err() {
@@ -98,7 +98,7 @@ impl Chart<'_> {
                 &format!("\"var({variable})\""),
             );
         }
-        // The page gives the width; the drawing keeps its proportions.
+        // The page sets the width, the drawing keeps its proportions.
         svg.replacen(
             &format!("width=\"{WIDTH}\" height=\"{HEIGHT}\""),
             "role=\"img\"",
@@ -147,7 +147,7 @@ impl Chart<'_> {
                 vec![(*at, 0.0), (*at, top)],
                 ink.stroke_width(2),
             )])?;
-            // The word stands on the side with more room.
+            // The label is on the side with more room.
             let (side, gap) = if *at > right / 2.0 {
                 (HPos::Right, -0.01)
             } else {
@@ -179,7 +179,7 @@ impl Chart<'_> {
     }
 }
 
-/// How far an axis from 0 has to go; the axis of nothing goes to 1.
+/// The end of an axis from 0; 1 without values.
 fn extent(values: impl Iterator<Item = f64>) -> f64 {
     let most = values.fold(0.0, f64::max);
     if most.is_normal() { most } else { 1.0 }

@@ -1,4 +1,4 @@
-//! What every report begins with.
+//! The head of every report.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::Machine;
 
-/// Which command measured, when, and where.
+/// The command, time and machine of a measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// [`crate::SCHEMA`].
     pub schema: String,
     /// `sign`, `scale`, `compare` or `burn-in`.
     pub command: String,
-    /// When it was measured (RFC 3339, UTC).
+    /// Time of the measurement (RFC 3339, UTC).
     pub measured_at: String,
-    /// Where.
+    /// The machine.
     pub machine: Machine,
 }
 
 impl Head {
-    /// Of a measurement that ends now, on this machine.
+    /// For a measurement that ends now, on this machine.
     pub(crate) fn now(command: &str) -> Self {
         Self {
             schema: crate::SCHEMA.to_owned(),
@@ -31,13 +31,13 @@ impl Head {
         }
     }
 
-    /// For the line below a page's title.
+    /// The line below a page's title.
     pub(crate) fn when_and_where(&self) -> String {
         format!("Measured {} on {}", self.measured_at, self.machine)
     }
 }
 
-/// The time, to the second (RFC 3339, UTC).
+/// The current time to the second (RFC 3339, UTC).
 pub fn now() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }

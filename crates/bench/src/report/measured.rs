@@ -1,4 +1,4 @@
-//! What every page of one measurement shows.
+//! Parts of every page of one measurement.
 
 use super::cells;
 use super::chart::{Chart, Ink, Line, Style};
@@ -6,7 +6,7 @@ use super::page::Page;
 use crate::Measurement;
 use crate::format::count;
 
-/// The rate as it went.
+/// The rate over time.
 pub fn course(found: &Measurement, y: &'static str) -> Chart<'static> {
     let points = found.timeline.iter();
     Chart {
@@ -23,7 +23,7 @@ pub fn course(found: &Measurement, y: &'static str) -> Chart<'static> {
     }
 }
 
-/// What went wrong, if something did.
+/// Errors, if any.
 pub fn errors(found: &Measurement, page: &mut Page) {
     if found.faults.is_empty() {
         return;
@@ -36,7 +36,7 @@ pub fn errors(found: &Measurement, page: &mut Page) {
     );
 }
 
-/// What it cost.
+/// Costs of the processes.
 pub fn costs(found: &Measurement, page: &mut Page) {
     page.section(
         "Cost",

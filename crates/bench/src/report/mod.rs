@@ -1,5 +1,4 @@
-//! What all reports share: their head, the rows of their tables, and the page: one self-contained file,
-//! light or dark as its reader likes.
+//! Common parts of reports: head, rows of tables, and the self-contained page in light or dark colours.
 
 pub mod cells;
 pub mod chart;

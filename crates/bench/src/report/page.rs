@@ -1,16 +1,16 @@
-//! The HTML page that a report stands on.
+//! The HTML page of a report.
 
 use std::fmt::Write;
 
 use super::chart::Chart;
 
-/// A page that is being written. Every text that goes in is escaped.
+/// A page under construction. Every text is escaped.
 pub struct Page {
     html: String,
 }
 
 impl Page {
-    /// With its title, and a line below it.
+    /// A page with a title, and a line below it.
     pub fn new(title: &str, below: &str) -> Self {
         let (title, below) = (escaped(title), escaped(below));
         let style = include_str!("page.css");
@@ -24,7 +24,7 @@ impl Page {
         Self { html }
     }
 
-    /// The figures that matter most, each with what it is.
+    /// The most important figures, with labels.
     pub fn headline(&mut self, figures: &[(&str, String)]) {
         self.html.push_str("<dl class=\"headline\">\n");
         for (name, value) in figures {
@@ -58,7 +58,7 @@ impl Page {
         self.html.push_str("</figcaption>\n</figure>\n");
     }
 
-    /// A table; all columns but the first stand to the right.
+    /// A table; all cells but the first are right-aligned.
     pub fn table<const N: usize>(
         &mut self,
         heads: [&str; N],
@@ -67,7 +67,7 @@ impl Page {
         self.wide_table(&heads, rows);
     }
 
-    /// The same with as many columns as there are.
+    /// The same with any number of columns.
     pub fn wide_table(
         &mut self,
         heads: &[impl AsRef<str>],
@@ -101,7 +101,7 @@ impl Page {
     }
 
     fn write(&mut self, text: std::fmt::Arguments<'_>) {
-        // Writing to a String does not fail.
+        // Writing to a String cannot fail.
         let _ = self.html.write_fmt(text);
     }
 }

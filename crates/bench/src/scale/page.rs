@@ -9,7 +9,7 @@ use crate::report::chart::{Chart, Ink, Line, Style};
 use crate::report::page::Page;
 
 impl Report {
-    /// One HTML file that needs no other: charts are inline SVG.
+    /// One self-contained HTML file; charts are inline SVG.
     pub fn html(&self) -> String {
         let mut page = Page::new(&self.title, &self.head.when_and_where());
         page.headline(&self.headline());
@@ -99,7 +99,7 @@ impl Report {
         }
     }
 
-    /// The published rates of a kind of key, up to so many HSMs.
+    /// The published rates of a kind of key, up to `most` HSMs.
     fn curve(&self, kind: &str, most: f64) -> Vec<(f64, f64)> {
         let curve = reference::curve(&self.reference, kind).into_iter();
         curve
@@ -121,7 +121,7 @@ impl Report {
         }
     }
 
-    /// The rate as it went, where something happened.
+    /// The rate over time, for steps with events.
     fn course(&self, step: &Step, page: &mut Page) {
         let events = self
             .events

@@ -57,7 +57,7 @@ pub(super) const STEP: [&str; 8] = [
 pub(super) const BESIDE: [&str; 4] = ["members", "measured", "published", "of published"];
 
 impl Step {
-    /// What was measured, by the columns of [`STEP`].
+    /// The measurement, in the columns of [`STEP`].
     pub(super) fn cells(&self) -> [String; 8] {
         let m = &self.measurement;
         [
@@ -72,7 +72,7 @@ impl Step {
         ]
     }
 
-    /// The measured rate beside the published one, by the columns of [`BESIDE`].
+    /// The measured rate beside the published one, in the columns of [`BESIDE`].
     pub(super) fn beside(&self) -> Option<[String; 4]> {
         let published = self.published_per_second?;
         let measured = self.measurement.per_second;

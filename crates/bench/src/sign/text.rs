@@ -64,7 +64,7 @@ impl Report {
     }
 }
 
-/// A measurement by itself: what was done, how fast, at what cost.
+/// A measurement by itself: its work, speed and cost.
 impl fmt::Display for Measurement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let done = format!(

@@ -1,4 +1,4 @@
-//! Connections: TCP, then the handshake, each with its time; some offer an earlier session.
+//! Connections: TCP, then the handshake, each timed; some offer an earlier session.
 
 use std::future::{Ready, ready};
 use std::io;
@@ -20,13 +20,13 @@ use super::site::Site;
 use super::terms::{Seen, Trust, connector, refused};
 use super::{Options, exchange};
 
-/// Makes connections to one site.
+/// Opens connections to one site.
 pub struct Dialer {
     /// The server's name in the handshake.
     name: String,
     trust: Trust,
     fresh: SslConnector,
-    /// Offers sessions, and keeps those that servers give.
+    /// Offers sessions, and stores those from the server.
     resuming: HttpsLayer,
     uri: Uri,
     resume: f64,
@@ -34,7 +34,7 @@ pub struct Dialer {
 }
 
 impl Dialer {
-    /// By the options' terms.
+    /// By the options.
     pub fn new(site: &Site, options: &Options) -> Result<Self> {
         let name = options.name.clone().unwrap_or_else(|| site.host.clone());
         let authority = if name.contains(':') {
@@ -46,7 +46,7 @@ impl Dialer {
             Error::request(Kind::Invalid, format!("{name:?} is no name of a server"))
         })?;
         let mut settings = HttpsLayerSettings::builder();
-        // A server gives two sessions or more with each connection, and each is used once.
+        // A server issues two or more sessions per connection, each for one use.
         settings.set_session_cache_capacity(4 * options.users.max(64));
         let keeping = connector(&options.offer, &options.trust)?;
         let mut resuming = HttpsLayer::with_connector_and_settings(keeping, settings.build())
@@ -68,7 +68,7 @@ impl Dialer {
         })
     }
 
-    /// The handshake on a connection; from time to time, by the share, it offers a session.
+    /// The handshake on a connection; a share of them offers a session.
     pub async fn shake(&self, tcp: TcpStream) -> Result<SslStream<TcpStream>> {
         if self.offers() {
             let mut connector = self.resuming.layer(Given(Some(tcp)));
@@ -84,7 +84,7 @@ impl Dialer {
         shaken.map_err(|e| failed(&e))
     }
 
-    /// Asks for the page once, and answers what the handshake came to.
+    /// Requests the page once; returns the parameters of the handshake.
     pub fn probe(&self, site: &Site, timeout: Duration) -> Result<Seen> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -102,7 +102,7 @@ impl Dialer {
         })
     }
 
-    /// Whether the next connection offers a session: evenly, so many of each hundred.
+    /// Whether the next connection offers a session, evenly distributed.
     fn offers(&self) -> bool {
         let number = self.dialled.fetch_add(1, Relaxed) as f64;
         (number * self.resume).floor() < ((number + 1.0) * self.resume).floor()
@@ -113,7 +113,7 @@ impl Dialer {
 pub async fn connect(site: &Site) -> Result<TcpStream> {
     let connected = async {
         let tcp = TcpStream::connect(&*site.addresses).await?;
-        // A request is one write: it need not wait for more.
+        // A request is one write, so Nagle's algorithm would only delay it.
         tcp.set_nodelay(true)?;
         io::Result::Ok(tcp)
     };
@@ -126,7 +126,7 @@ fn failed(why: &dyn std::fmt::Display) -> Error {
     Error::pool(Kind::Invalid, format!("handshake: {why}"))
 }
 
-/// A connection that is there, as the connector wants one.
+/// An existing connection, in the form that the connector needs.
 struct Given(Option<TcpStream>);
 
 impl Service<Uri> for Given {

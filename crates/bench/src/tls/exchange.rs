@@ -1,4 +1,4 @@
-//! One request and its answer on a connection of their own, over HTTP/1.1.
+//! One request and its answer on a separate connection, over HTTP/1.1.
 
 use std::time::Duration;
 
@@ -17,24 +17,24 @@ use tokio_boring::SslStream;
 
 use super::site::Site;
 
-/// What came back.
+/// The answer.
 pub struct Answer {
     /// Its status.
     pub status: StatusCode,
     /// Bytes of its body.
     pub bytes: u64,
-    /// When its last byte was there.
+    /// Time of its last byte.
     pub ended: Instant,
-    /// Its text, where it is a page of HTML and that was asked for.
+    /// Its text, if it is HTML and the text was requested.
     pub page: Option<String>,
-    /// Where it redirects to.
+    /// Its redirection.
     pub location: Option<String>,
 }
 
-/// More of a page than that is not looked at.
+/// The part of a page that is searched.
 const PAGE: usize = 4 << 20;
 
-/// Gets `target`, keeping a page's text if `keeps`, and closes the connection.
+/// Gets `target` and closes the connection; keeps a page's text if `keeps` is set.
 pub async fn get(
     stream: SslStream<TcpStream>,
     site: &Site,
@@ -60,7 +60,7 @@ pub async fn get(
             .map_err(|e| because(&e))?;
         read(answer, keeps).await
     };
-    // The connection ends when the request does; what goes wrong on it, the request is told.
+    // The connection ends with the request, which gets its errors.
     join(asking, connection).await.0
 }
 
@@ -90,7 +90,7 @@ async fn read(answer: Response<Incoming>, keeps: bool) -> Result<Answer> {
     })
 }
 
-/// No answer within this time.
+/// The error for a missing answer.
 pub fn late(timeout: Duration) -> Error {
     failed(&format_args!("no answer within {timeout:?}"))
 }
@@ -99,7 +99,7 @@ fn failed(why: &dyn std::fmt::Display) -> Error {
     Error::pool(Kind::Invalid, why.to_string())
 }
 
-/// hyper says what it did; the cause says what went wrong.
+/// hyper's error names the action; its cause names the reason.
 fn because(error: &hyper::Error) -> Error {
     match std::error::Error::source(error) {
         Some(source) => failed(&format_args!("{error}: {source}")),

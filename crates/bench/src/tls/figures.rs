@@ -4,29 +4,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::format::count;
 
-/// The figures that siege prints at its end, by its definitions (siege 4, `src/browser.c`, `src/data.c`), of
-/// requests: a page is one, and so is each of its resources.
+/// The figures that siege prints, by its definitions (siege 4, `src/browser.c`, `src/data.c`), for requests:
+/// a page and each of its resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// Requests that were answered, but for those with 408 or 5xx.
+    /// Answered requests, except those with 408 or 5xx.
     pub transactions: u64,
-    /// Their share of all that were finished, in percent.
+    /// Their share of all finished requests, in percent.
     pub availability_pct: f64,
     /// From the start of the first user to the end of the last one, in seconds.
     pub elapsed_s: f64,
     /// Bodies of answers, in MB of 2^20 bytes.
     pub data_mb: f64,
-    /// Time of all that were answered, with connecting and handshake, over transactions, in seconds.
+    /// Mean time of answered requests, including connection and handshake, per transaction, in seconds.
     pub response_s: f64,
     /// Transactions per second.
     pub rate_per_s: f64,
     /// Data per second, in MB of 2^20 bytes.
     pub throughput_mb_s: f64,
-    /// Time of all that were answered over the elapsed time: requests under way at any moment.
+    /// Time of all answered requests divided by the elapsed time: mean concurrent requests.
     pub concurrency: f64,
     /// Answers with a status below 400, or 401 or 407.
     pub ok: u64,
-    /// Requests that were not answered, or with 408 or 5xx.
+    /// Requests without an answer, or with 408 or 5xx.
     pub failed: u64,
     /// The slowest answer, in seconds.
     pub longest_s: f64,
@@ -35,7 +35,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Each by siege's name, with its unit.
+    /// Each with siege's name and its unit.
     pub fn rows(&self) -> [[String; 2]; 12] {
         let two = |value: f64, unit: &str| format!("{value:.2} {unit}");
         [
@@ -59,7 +59,7 @@ impl Figures {
     }
 }
 
-/// Siege's two places are too few for a key in a file.
+/// Siege's two decimals are too few for a key in a file.
 fn seconds(seconds: f64) -> String {
     format!("{seconds:.4} s")
 }

@@ -1,13 +1,13 @@
-//! What a page has beside its text, as siege's parser finds it: images, scripts and style sheets.
+//! A page's resources, as in siege's parser: images, scripts and style sheets.
 
 use html5gum::emitters::default::DefaultEmitter;
 use html5gum::{StartTag, Token, Tokenizer};
 
-/// What a page refers to, each once, in the order of the page.
+/// The references of a page, each once, in its order.
 pub fn resources(page: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut emitter = DefaultEmitter::default();
-    // What a script writes is no tag.
+    // Tags that a script writes do not count.
     emitter.naively_switch_states(true);
     for Ok(token) in Tokenizer::new_with_emitter(page, emitter) {
         if let Token::StartTag(tag) = token

@@ -8,7 +8,7 @@ use crate::report::measured::{costs, course, errors};
 use crate::report::page::Page;
 
 impl Report {
-    /// One HTML file that needs no other: the chart is inline SVG.
+    /// One self-contained HTML file; the chart is inline SVG.
     pub fn html(&self) -> String {
         let (found, times) = (&self.measurement, &self.times);
         let mut page = Page::new(&self.what(), &self.head.when_and_where());

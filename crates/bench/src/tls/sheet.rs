@@ -1,4 +1,4 @@
-//! What all users write down together.
+//! The common records of all users.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::user::is_success;
 use crate::Latency;
 use crate::measurement::latencies;
 
-/// The sheet that all users write on.
+/// The common records of all users.
 #[derive(Default)]
 pub struct Sheet(Mutex<Entries>);
 
@@ -48,30 +48,30 @@ impl Default for Entries {
     }
 }
 
-/// Handshakes, and what took how long; times are absent where nothing was counted.
+/// Handshakes and durations; durations are absent if nothing was counted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Times {
-    /// Handshakes with a signature of the server's.
+    /// Handshakes with a signature of the server.
     pub full_handshakes: u64,
-    /// Handshakes that went on with an earlier session.
+    /// Handshakes that resumed a session.
     pub resumed_handshakes: u64,
-    /// Until TCP was connected.
+    /// TCP connections.
     pub connect_us: Option<Latency>,
-    /// From there to the end of a full handshake.
+    /// Full handshakes, after TCP.
     pub full_handshake_us: Option<Latency>,
-    /// From there to the end of a resumed one.
+    /// Resumed handshakes, after TCP.
     pub resumed_handshake_us: Option<Latency>,
-    /// Requests that were answered, from connecting to the last byte.
+    /// Answered requests, from the start of the connection to the last byte.
     pub request_us: Option<Latency>,
 }
 
 impl Sheet {
-    /// A request begins.
+    /// Records the start of a request.
     pub fn begin(&self) {
         self.entries().begun += 1;
     }
 
-    /// A handshake has ended well.
+    /// Records a successful handshake.
     pub fn shaken(&self, connect: Duration, handshake: Duration, resumed: bool) {
         let entries = &mut *self.entries();
         record(&mut entries.connects, connect);
@@ -83,7 +83,7 @@ impl Sheet {
         record(kind, handshake);
     }
 
-    /// A request was answered.
+    /// Records an answered request.
     pub fn answered(&self, answer: &Answer, took: Duration) {
         let entries = &mut *self.entries();
         let status = answer.status;
@@ -95,12 +95,12 @@ impl Sheet {
         record(&mut entries.requests, took);
     }
 
-    /// A request was not answered.
+    /// Records a request without an answer.
     pub fn unanswered(&self) {
         self.entries().unanswered += 1;
     }
 
-    /// Requests that have begun and not ended.
+    /// Unfinished requests.
     pub fn unfinished(&self) -> u64 {
         let entries = &*self.entries();
         entries.begun - entries.requests.len() - entries.unanswered
@@ -132,7 +132,7 @@ impl Sheet {
         }
     }
 
-    /// Handshakes and times.
+    /// Handshakes and durations.
     pub fn times(&self) -> Times {
         let entries = &*self.entries();
         Times {

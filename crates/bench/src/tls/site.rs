@@ -1,23 +1,23 @@
-//! Which page, on which site, at which addresses.
+//! A page, its site, and the addresses of the site.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use fluent_uri::{Uri, UriRef};
 use hsmux_token::{Error, Kind, Result};
 
-/// A page and the site that it is on.
+/// A page and its site.
 pub struct Site {
     url: Uri<String>,
-    /// The host by its name or address, an IPv6 address without brackets.
+    /// The host's name or address; an IPv6 address has no brackets.
     pub host: String,
     /// The port of the URL.
     pub port: u16,
-    /// Where connections go.
+    /// The addresses of connections.
     pub addresses: Vec<SocketAddr>,
 }
 
 impl Site {
-    /// Of an `https` URL; `connect` says where connections go instead of its own host and port.
+    /// Parses an `https` URL; `connect` replaces its host and port for connections.
     pub fn new(url: &str, connect: Option<&str>) -> Result<Self> {
         let wrong = |why: &str| {
             let message =
@@ -25,7 +25,7 @@ impl Site {
             Error::request(Kind::Invalid, message)
         };
         let uri = Uri::parse(url).map_err(|_| wrong("no URL"))?;
-        // What stands behind # is not sent.
+        // A fragment is not sent.
         let uri = uri.strip_fragment().to_owned();
         if uri.scheme().as_str() != "https" {
             return Err(wrong("not https"));
@@ -60,7 +60,7 @@ impl Site {
         })
     }
 
-    /// What the Host header says.
+    /// The Host header.
     pub fn authority(&self) -> &str {
         self.url
             .authority()
@@ -72,7 +72,7 @@ impl Site {
         target_of(&self.url)
     }
 
-    /// Path and query of what a page at `target` refers to; nothing where that is not on this site.
+    /// Path and query of a reference on a page at `target`; `None` if it is on another site.
     pub fn same_site(&self, target: &str, reference: &str) -> Option<String> {
         let page = UriRef::parse(target)
             .ok()?

@@ -1,4 +1,4 @@
-//! What a handshake offers, whom it trusts, and what came of it.
+//! Parameters of handshakes: offers, trust and results.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use boring::ssl::{
 use hsmux_token::{Error, Kind, Result};
 use serde::{Deserialize, Serialize};
 
-/// What the client offers; what is not said is BoringSSL's own choice.
+/// The client's offer; missing parameters are BoringSSL's defaults.
 #[derive(Clone, Debug, Default)]
 pub struct Offer {
-    /// The one version of TLS, in place of 1.2 and 1.3.
+    /// The only version of TLS, in place of 1.2 and 1.3.
     pub version: Option<Version>,
     /// Groups of the key exchange, `X25519:P-256`.
     pub groups: Option<String>,
@@ -43,31 +43,31 @@ impl std::str::FromStr for Version {
     }
 }
 
-/// Whose certificates are trusted.
+/// The trusted certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// Those that the system trusts.
+    /// Those of the system's roots.
     System,
-    /// Those that lead to the roots of a PEM file.
+    /// Those of the roots in a PEM file.
     Roots(PathBuf),
-    /// All of them, with any name: the server may be anybody.
+    /// All, with any name: the server is not authenticated.
     Anybody,
 }
 
-/// What a handshake came to.
+/// The parameters of a handshake.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
     /// `TLSv1.3`.
     pub version: String,
     /// The cipher suite by its name.
     pub cipher: String,
-    /// The group of the key exchange; none where there was none.
+    /// The group of the key exchange, if any.
     pub group: Option<String>,
     /// The algorithm of the server's signature.
     pub signature: Option<String>,
     /// The key of the server's certificate, `EC 256`.
     pub key: Option<String>,
-    /// Whether the certificate was checked.
+    /// Whether the certificate was verified.
     pub verified: bool,
 }
 
@@ -109,12 +109,12 @@ impl fmt::Display for Seen {
     }
 }
 
-/// A client's side of TLS by these terms.
+/// The client's TLS context.
 pub fn connector(offer: &Offer, trust: &Trust) -> Result<SslConnectorBuilder> {
     let mut builder = SslConnector::builder(SslMethod::tls()).map_err(|e| refused(&e))?;
     match trust {
         Trust::System => {}
-        // BoringSSL would build a chain to the system's roots all the same, for nobody.
+        // BoringSSL would otherwise build a chain to the system's roots in vain.
         Trust::Anybody => builder.set_custom_verify_callback(SslVerifyMode::NONE, |_| Ok(())),
         Trust::Roots(file) => {
             let none = boring::x509::store::X509StoreBuilder::new().map_err(|e| refused(&e))?;
@@ -155,12 +155,12 @@ fn unknown(what: &str, given: &str, known: &str, error: &ErrorStack) -> Error {
     Error::request(Kind::Invalid, message)
 }
 
-/// What BoringSSL says it could not do.
+/// The error of a BoringSSL call.
 pub fn refused(error: &ErrorStack) -> Error {
     Error::pool(Kind::Environment, format!("TLS: {}", first(error)))
 }
 
-/// The first reason of a stack: those below it are of the same failure.
+/// The first error of a stack: those below it belong to the same failure.
 fn first(error: &ErrorStack) -> String {
     let reason = error.errors().first().and_then(|error| error.reason());
     reason.map_or_else(

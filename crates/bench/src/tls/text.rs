@@ -8,7 +8,7 @@ use crate::format::{count, lines, plain, rate, table};
 use crate::report::cells;
 
 impl Report {
-    /// What was asked for, in a line.
+    /// The load in a line.
     pub(super) fn what(&self) -> String {
         let pace = match self.pace {
             Pace::ThinkS(0.0) => "in a burst".to_owned(),
@@ -31,7 +31,7 @@ impl Report {
         format!("{}{follow} by {users}, {pace}, {resume}", self.url)
     }
 
-    /// What a reader has to know before the figures.
+    /// Warnings before the figures.
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if !self.tls.verified {
@@ -54,11 +54,11 @@ impl Report {
 }
 
 impl Times {
-    /// The heads of [`Self::rows`].
+    /// The headings of [`Self::rows`].
     pub(super) const HEADS: [&'static str; 8] =
         ["", "count", "min", "mean", "p50", "p90", "p99", "max"];
 
-    /// What took how long.
+    /// The durations.
     pub(super) fn rows(&self) -> [[String; 8]; 4] {
         let connects = self.full_handshakes + self.resumed_handshakes;
         [

@@ -1,4 +1,4 @@
-//! A user: asks for a page, with what belongs to it, thinks, and asks again.
+//! A user: requests a page with its resources, thinks, and repeats.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::site::Site;
 use super::{Extent, Options, Pace, follow};
 use crate::engine::{Caller, Later};
 
-/// What all users share.
+/// Shared state of all users.
 pub struct Visit<'a> {
     pub options: &'a Options,
     pub site: &'a Site,
@@ -22,7 +22,7 @@ pub struct Visit<'a> {
     pub sheet: Sheet,
 }
 
-/// Requests of a page, with itself: of one that refers to more, the rest is not asked for.
+/// The maximum number of requests for a page and its resources.
 const MOST: usize = 200;
 
 impl Visit<'_> {
@@ -30,7 +30,7 @@ impl Visit<'_> {
     pub fn user(&self) -> User<'_> {
         let left = match (self.options.extent, self.options.pace) {
             (Extent::Hits(hits), Pace::ThinkS(_)) => Some(hits),
-            // With a rate, whoever is free takes the next hit.
+            // With a rate, any free user takes the next hit.
             _ => None,
         };
         User {
@@ -40,7 +40,7 @@ impl Visit<'_> {
         }
     }
 
-    /// The page, and what belongs to it if that is followed; the first thing that went wrong.
+    /// Requests the page, and its resources if enabled; returns the first error.
     async fn page(&self) -> Result<()> {
         let mut targets = vec![self.site.target()];
         let mut result = Ok(());
@@ -62,7 +62,7 @@ impl Visit<'_> {
         result
     }
 
-    /// What an answer refers to on this site.
+    /// The references of an answer on this site.
     fn further(&self, target: &str, answer: &Answer) -> Vec<String> {
         let mut found = Vec::new();
         if answer.status.is_redirection() {
@@ -76,7 +76,7 @@ impl Visit<'_> {
             .collect()
     }
 
-    /// One request on a connection of its own, on the sheet.
+    /// One request on a separate connection, with its records.
     async fn request(&self, target: &str) -> Result<Answer> {
         self.sheet.begin();
         let began = Instant::now();
@@ -105,7 +105,7 @@ impl Visit<'_> {
     }
 }
 
-/// As siege has it: also a request for a password is an answer.
+/// As in siege: a request for a password counts as an answer.
 pub fn is_success(status: StatusCode) -> bool {
     let asks = [
         StatusCode::UNAUTHORIZED,
@@ -117,9 +117,9 @@ pub fn is_success(status: StatusCode) -> bool {
 /// One user.
 pub struct User<'a> {
     visit: &'a Visit<'a>,
-    /// Hits that are left; `None` for as many as there is time for.
+    /// Remaining hits; `None` without a limit.
     left: Option<u64>,
-    /// Not before the first hit.
+    /// False before the first hit.
     thinks: bool,
 }
 

@@ -7,7 +7,7 @@ use hsmux_token::Uri;
 use crate::common::{fits_80_columns, keeps_schema, quiet};
 use crate::{folder, options, signers};
 
-/// Virtual cards with copies of one key; a run that is interrupted goes on with the same key.
+/// Virtual cards with copies of one key; an interrupted run continues with the same key.
 #[test]
 fn cards_in_memory_are_burnt_in_and_one_that_lies_is_named() {
     let folder = folder();

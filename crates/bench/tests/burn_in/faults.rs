@@ -1,4 +1,4 @@
-//! Tokens that lie, fail, or are dead.
+//! Tokens with wrong signatures, errors, or no answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -80,7 +80,7 @@ fn a_token_that_fails_is_named_and_the_failures_add_up_over_runs() {
     keeps_schema(&report);
 }
 
-/// A token that is away does not use up the tests: its callers wait, and hear an interruption.
+/// A token that is away does not use up the tests: its callers wait, and notice an interruption.
 #[test]
 fn a_dead_token_is_asked_slowly() {
     let folder = folder();

@@ -1,4 +1,4 @@
-//! The burn-in over tokens in memory: interrupted and resumed, with tokens that fail and that lie.
+//! The burn-in over tokens in memory: interrupted and resumed, with errors and wrong signatures.
 
 mod cards;
 #[path = "../common/mod.rs"]
@@ -17,7 +17,7 @@ use hsmux_bench::burn_in::{self, Driven, Options, Report};
 use hsmux_bench::{Control, Key, Progress};
 use tempfile::TempDir;
 
-/// Signatures made over `signers`, `hsm1`, `hsm2`, ..., with the state in `folder`.
+/// Options for tests with `signers`, named `hsm1`, `hsm2`, ..., and the state in `folder`.
 fn options(signers: Vec<Arc<Signer>>, folder: &Path, tests: u64) -> Options {
     let key = Key::find(&*signers[0], None).unwrap();
     let driven = |(number, token): (u32, Arc<Signer>)| Driven {
@@ -49,7 +49,7 @@ fn folder() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// Interrupted as soon as so many tests are performed.
+/// Runs until this number of tests, then interrupts.
 fn until(options: &Options, performed: u64) -> Report {
     let stop = AtomicBool::new(false);
     let progress = |progress: &Progress| {

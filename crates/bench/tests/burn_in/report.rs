@@ -1,4 +1,4 @@
-//! What a report says of members, memory and time.
+//! Members, memory and time in a report.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use hsmux_bench::{Control, Progress};
 use crate::common::{Signer, fits_80_columns, keeps_schema};
 use crate::{folder, options, signers};
 
-/// The members behind a pool, by the pool's own counters, which begin anew with another daemon.
+/// The shares of members behind a pool come from the pool's counters, which restart with the daemon.
 #[test]
 fn members_behind_a_pool_have_their_share() {
     let folder = folder();
@@ -24,7 +24,7 @@ fn members_behind_a_pool_have_their_share() {
         failed,
     };
     options.look = Some(Arc::new(move || {
-        // 1000 before the run; then it grows; then the daemon is another one.
+        // 1000 before the run, then more, then those of another daemon.
         let members = match seen.fetch_add(1, Ordering::Relaxed) {
             0 => vec![member("hsm1", 1000, 5), member("hsm2", 2000, 0)],
             1 => return None,

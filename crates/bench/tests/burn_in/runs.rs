@@ -1,4 +1,4 @@
-//! Interrupted and resumed: every test counts once; what is not the same is refused.
+//! Interrupted and resumed runs: every test counts once; another subject is refused.
 
 use std::fs;
 use std::path::Path;
@@ -38,7 +38,7 @@ fn every_test_is_counted_once_over_all_runs() {
         (report.performed, report.tests, report.runs),
         (6000, 6000, 4)
     );
-    // What the tokens themselves have seen is what the report says of each.
+    // The tokens' own counts agree with the report.
     let served: Vec<u64> = report.tokens.iter().map(|token| token.served).collect();
     let signed = |signer: &Arc<Signer>| signer.signed.load(Ordering::Relaxed);
     assert_eq!(served, signers.iter().map(signed).collect::<Vec<_>>());
@@ -46,7 +46,7 @@ fn every_test_is_counted_once_over_all_runs() {
     let rates: f64 = report.tokens.iter().map(|token| token.per_second).sum();
     assert!((rates / report.per_second - 1.0).abs() < 1e-9);
 
-    // Nothing is left to do: the report is there again, and no token is asked.
+    // Nothing remains: the same report again, without use of a token.
     let again = burn_in::run(&options, quiet()).unwrap();
     assert_eq!((again.performed, again.runs), (6000, 4));
     assert_eq!(signers.iter().map(signed).sum::<u64>(), 6000);
@@ -60,14 +60,14 @@ fn every_test_is_counted_once_over_all_runs() {
     assert_eq!((report.performed, report.runs), (100, 1));
 }
 
-/// A process that is killed leaves what it has written last.
+/// A killed process leaves its last saved state.
 #[test]
 fn the_state_is_written_while_it_runs_and_can_be_gone_on_with() {
     let folder = folder();
     let options = options(signers(1), folder.path(), 100_000_000);
     let copy = folder.path().join("copy.json");
     let stop = AtomicBool::new(false);
-    // At the first moment at which a killed process would leave something to go on with.
+    // At the first moment with a saved state.
     let progress = |_: &Progress| {
         if !stop.load(Ordering::Relaxed) && fs::copy(&options.state, &copy).is_ok() {
             stop.store(passed(&copy) > 0, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! A token in memory that signs, with the faults that a test asks for.
+//! A signing token in memory, with configurable faults.
 
 #![allow(dead_code)]
 
@@ -23,11 +23,11 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 /// One P-256 key.
 pub struct Signer {
     pub key: SigningKey,
-    /// Every so many-th signature fails; 0 for none.
+    /// The period of failed signatures; 0 for none.
     pub fails_every: u64,
-    /// Every so many-th signature is wrong; 0 for none.
+    /// The period of wrong signatures; 0 for none.
     pub lies_every: u64,
-    /// How long a signature takes, beside computing it.
+    /// The additional duration of a signature.
     pub takes: Duration,
     pub signed: AtomicU64,
 }
@@ -113,7 +113,7 @@ impl Token for Signer {
     }
 }
 
-/// Nobody watches and nobody interrupts.
+/// Without progress and interruption.
 pub fn quiet() -> Control<'static> {
     static NEVER: AtomicBool = AtomicBool::new(false);
     Control {
@@ -122,7 +122,7 @@ pub fn quiet() -> Control<'static> {
     }
 }
 
-/// The report's JSON, which is as the schema says.
+/// Checks the report's JSON by the schema, and returns it.
 pub fn keeps_schema(report: &impl serde::Serialize) -> serde_json::Value {
     let schema = include_str!("../../../../docs/bench-schema.json");
     let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
@@ -136,7 +136,7 @@ pub fn keeps_schema(report: &impl serde::Serialize) -> serde_json::Value {
     json
 }
 
-/// No line is wider than people's terminals.
+/// Checks that no line exceeds 80 columns.
 pub fn fits_80_columns(text: &str) {
     for line in text.lines() {
         assert!(
@@ -147,7 +147,7 @@ pub fn fits_80_columns(text: &str) {
     }
 }
 
-/// What a server over TLS needs, with a certificate of its own in that folder, and the certificate's file.
+/// The configuration of a TLS server with a certificate in this folder, and the certificate's file.
 pub fn tls_server(folder: &Path) -> (PathBuf, Arc<ServerConfig>) {
     let (pem, key) = certificate(folder);
     let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
@@ -161,7 +161,7 @@ pub fn tls_server(folder: &Path) -> (PathBuf, Arc<ServerConfig>) {
     (pem, Arc::new(config.unwrap()))
 }
 
-/// A certificate of its own for 127.0.0.1, and its key.
+/// A self-signed certificate for 127.0.0.1, and its key.
 pub fn certificate(folder: &Path) -> (PathBuf, PathBuf) {
     let (pem, key) = (folder.join("server.pem"), folder.join("server.key"));
     let made = Command::new("openssl")

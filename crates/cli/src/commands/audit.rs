@@ -21,7 +21,7 @@ use crate::output;
         hsmux audit verify            # whether every line is as it was written"
 )]
 pub struct Audit {
-    /// How many of the last lines
+    /// The number of lines from the end
     #[arg(long, default_value_t = 20)]
     lines: usize,
     #[command(subcommand)]
@@ -30,9 +30,9 @@ pub struct Audit {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Verify that every line is there, as it was written
+    /// Verify that every line is present and unchanged
     Verify(verify::Verify),
-    /// Print the key that verifies the trail
+    /// Print the public key that verifies the trail
     Key(key::Key),
 }
 
@@ -59,7 +59,7 @@ fn show(context: &Context, count: usize) -> anyhow::Result<Exit> {
         }
         return Ok(Exit::Done);
     }
-    // Checkpoints are for verification.
+    // Checkpoints are only for verification.
     let events = last
         .filter_map(|line| serde_json::from_str(line).ok())
         .filter(|line: &Value| line["checkpoint"].is_null());

@@ -1,4 +1,4 @@
-//! `hsmux broker`, and the broker inside `hsmux serve`.
+//! `hsmux broker`, and the broker within `hsmux serve`.
 
 use clap::Args;
 use hsmux_broker::BrokerService;
@@ -16,11 +16,11 @@ use crate::exit::Exit;
 #[command(after_help = "Examples:\n  \
     hsmux broker\n  \
     hsmux broker --backup /var/backups/broker.sqlite\n\n\
-    It serves [broker] of the configuration over HTTP, beside the sockets for PKCS#11, as hsmux serve\n\
-    does wherever there is a [broker]; without that section it refuses to start.\n\
+    It serves [broker] of the configuration over HTTP, beside the sockets for PKCS#11. hsmux serve does\n\
+    the same if there is a [broker]; this command fails without that section.\n\
     SIGTERM and Ctrl+C end it.")]
 pub struct Broker {
-    /// Copy the store into a new file, also while the broker runs, and end
+    /// Copy the store into a new file and exit; works while the broker runs
     #[arg(long, value_name = "FILE")]
     backup: Option<PathBuf>,
 
@@ -53,7 +53,7 @@ impl Broker {
     }
 }
 
-/// Starts the broker on a daemon's pool, where the configuration has one.
+/// Starts the broker on a daemon's pool, if it is configured.
 pub fn start(daemon: &Daemon) -> anyhow::Result<Option<BrokerService>> {
     let running = daemon.running();
     let config = running.config();

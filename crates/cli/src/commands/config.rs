@@ -7,21 +7,21 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::output;
 
-/// Commands about the configuration.
+/// Commands for the configuration.
 #[derive(Subcommand, Debug)]
 pub enum Config {
     /// Find every mistake of the configuration, with its line
     #[command(after_help = "Examples:\n  \
         hsmux config check\n  \
         hsmux --config ./hsmux.toml config check --json\n\n\
-        Exit code 2 when there is an error; warnings alone give 0.")]
+        Exit code 2 if there is an error; 0 if there are only warnings.")]
     Check,
     /// Print an example to start from
     #[command(after_help = "Examples:\n  \
         hsmux config example > hsmux.toml\n  \
         hsmux config example --full | less")]
     Example {
-        /// Print every key with what it means
+        /// Print every key with its meaning
         #[arg(long)]
         full: bool,
     },

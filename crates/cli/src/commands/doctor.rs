@@ -16,7 +16,7 @@ use crate::{output, progress};
 #[command(after_help = "Examples:\n  \
     hsmux doctor\n  \
     hsmux doctor --json\n\n\
-    Exit code 3 when something is wrong. No PIN is shown to any token.")]
+    Exit code 3 if it finds an error. It shows no PIN to any token.")]
 pub struct Doctor {}
 
 impl Doctor {
@@ -53,7 +53,7 @@ fn print(finding: &Finding) {
     println!("    {}", finding.advice);
 }
 
-/// Lists a module's tokens in a process of its own: a module that crashes takes nothing along.
+/// Lists a module's tokens in a child process, because the module may crash.
 fn probe(module: &Path, environment: &[(String, String)]) -> Result<Vec<Found>, String> {
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let listed = Command::new(program)

@@ -11,8 +11,8 @@ use crate::exit::Exit;
 #[command(after_help = "Example:\n  \
     hsmux gateway\n\n\
     It serves each [[site]] of the configuration over TLS, with private keys in the pool, beside the\n\
-    sockets for PKCS#11, as hsmux serve does wherever there is a [gateway]; without that section it\n\
-    refuses to start. SIGTERM and Ctrl+C end it when what runs is done.")]
+    sockets for PKCS#11. hsmux serve does the same if there is a [gateway]; this command fails without\n\
+    that section. SIGTERM and Ctrl+C end it after running requests have finished.")]
 pub struct Gateway {
     #[command(flatten)]
     serve: Serve,

@@ -11,10 +11,10 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::output;
 
-/// Commands about the balancer.
+/// Commands for the load balancer.
 #[derive(Subcommand, Debug)]
 pub enum Haproxy {
-    /// Write a configuration of haproxy, in tcp mode, checked by haproxy itself
+    /// Write a configuration of haproxy in tcp mode, and check it with haproxy
     Config(Config),
 }
 
@@ -24,17 +24,17 @@ pub enum Haproxy {
     hsmux haproxy config 10.0.0.1 10.0.0.2 10.0.0.3 --port 443 --health-port 9443 --send-proxy\n  \
     hsmux haproxy config host1 host2:8443/9444 --out /etc/haproxy/haproxy.cfg\n  \
     hsmux haproxy config host1 host2 --nginx > stream.conf\n\n\
-    Ports and the PROXY header are those of [gateway] where there is a configuration, which is the same on\n\
-    all hosts. A host whose /health says 503 gets no new connections and keeps those that it has.")]
+    If there is a configuration, its [gateway] sets the ports and the PROXY header, the same for all hosts.\n\
+    If /health of a host returns 503, the host gets no new connections and keeps its existing ones.")]
 pub struct Config {
     /// The gateways, as HOST[:PORT][/HEALTH[/HTTP]], where HEALTH is the port of [gateway] metrics, HTTP that of
     /// [gateway] http [default: this host]
     #[arg(value_name = "HOST")]
     hosts: Vec<Host>,
-    /// Where clients connect, as [ADDRESS]:PORT
+    /// The address for clients, as [ADDRESS]:PORT
     #[arg(long, default_value = ":443")]
     listen: Listen,
-    /// Where clients connect without TLS, if the gateways answer there, as [ADDRESS]:PORT
+    /// The address for clients without TLS, if the gateways have one, as [ADDRESS]:PORT
     #[arg(long, default_value = ":80")]
     http_listen: Listen,
     /// The gateways' port
@@ -46,13 +46,13 @@ pub struct Config {
     /// The port of the gateways' /health
     #[arg(long)]
     health_port: Option<u16>,
-    /// Begin each connection with a PROXY header (version 2), for [gateway] proxy_protocol
+    /// Start each connection with a PROXY header (version 2), for [gateway] proxy_protocol
     #[arg(long)]
     send_proxy: bool,
-    /// haproxy's own socket, by which a reload takes over what listens
+    /// haproxy's admin socket, through which a reload takes over the listening sockets
     #[arg(long, value_name = "PATH", default_value = "/run/haproxy/admin.sock")]
     socket: PathBuf,
-    /// A `stream` block for nginx in place of it
+    /// Write a `stream` block for nginx in place of it
     #[arg(long)]
     nginx: bool,
     /// Write it to this file

@@ -22,7 +22,7 @@ pub use hsmux_console::key_choice::{KeyChoice, KeyParts};
 pub use request::{Csr, Reference};
 pub use table::show;
 
-/// Commands about keys and certificates. Keys are named by PKCS#11 URIs (RFC 7512).
+/// Commands for keys and certificates. Keys are named by PKCS#11 URIs (RFC 7512).
 #[derive(Subcommand, Debug)]
 pub enum Key {
     /// List keys, certificates and data objects with their replicas
@@ -30,21 +30,21 @@ pub enum Key {
         hsmux key list\n  \
         hsmux key list --json")]
     List,
-    /// Make a key on the members, from where it never comes out
+    /// Generate a key on the members, which never leaves them in clear text
     Generate(Generate),
-    /// Copy keys to members that do not hold them
+    /// Copy keys to members that lack them
     Clone(Box<Clone>),
-    /// Prove all replicas anew
+    /// Verify all replicas by new proofs
     #[command(after_help = "Examples:\n  \
         hsmux key verify\n  \
         hsmux key verify --label web\n\n\
-        Exit code 3 when a replica did not prove that it holds the key, or when one is missing.")]
+        Exit code 3 if a replica fails its proof or is missing.")]
     Verify(KeyChoice),
     /// Delete objects from all members
     Delete(Delete),
-    /// Make a certification request (PKCS#10) with a key
+    /// Create a certification request (PKCS#10) with a key
     Csr(Csr),
-    /// Write what stands in a server's PEM file in place of a private key
+    /// Write a PEM reference to a key, for a server's PEM file in place of a private key
     Reference(Box<Reference>),
     /// Certificates
     #[command(subcommand)]
@@ -75,7 +75,7 @@ pub struct Generate {
     hsmux key clone --label web --to hsm3\n  \
     hsmux key clone --from hsm1 --to hsm2 --to hsm3\n  \
     hsmux key clone --from hsm1 --to hsm2 --wrapping-label kek\n\n\
-    A key travels wrapped under the public key of the target, or under an AES key that both members hold\n\
+    A key is copied wrapped under the public key of the target, or under an AES key that both members hold\n\
     (--wrapping-key, --wrapping-label or --wrapping-id).")]
 pub struct Clone {
     #[command(flatten)]
@@ -83,14 +83,14 @@ pub struct Clone {
     /// The member to copy from [default: one that holds the key]
     #[arg(long, value_name = "MEMBER")]
     from: Option<String>,
-    /// A member to copy to; may stand several times [default: all others]
+    /// A member to copy to; may be repeated [default: all others]
     #[arg(long, value_name = "MEMBER")]
     to: Vec<String>,
     #[command(flatten)]
     wrapping: WrappingKey,
 }
 
-/// Commands about certificates.
+/// Commands for certificates.
 #[derive(Subcommand, Debug)]
 pub enum Cert {
     /// Write a certificate (PEM or DER) to all members
@@ -165,7 +165,7 @@ fn verify(context: &Context, choice: &KeyChoice) -> anyhow::Result<Exit> {
 }
 
 impl Clone {
-    /// One request for each key, so that there is progress to show.
+    /// One request for each key, to show progress.
     fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let choice = self.choice.uri()?;
         let wrapping = self.wrapping.uri()?.map(|uri| uri.to_string());
@@ -202,7 +202,7 @@ impl Clone {
     }
 }
 
-/// Keys that not every member in service holds. Public halves and certificates go along with them.
+/// Keys that some member in service lacks. Their public keys and certificates are copied with them.
 fn incomplete(admin: &AdminClient) -> anyhow::Result<Vec<String>> {
     let mut rows = keys(admin, &Request::Keys)?;
     rows.retain(|row| {

@@ -10,10 +10,10 @@ use hsmux_console::program::beside;
 
 use crate::exit::Exit;
 
-/// The commands of `hsmux-lab` that people type as commands of `hsmux`.
+/// Commands of `hsmux-lab` that users type as commands of `hsmux`.
 const COMMANDS: [&str; 2] = ["bench", "vcard"];
 
-/// Arguments that `hsmux-lab` reads.
+/// Arguments for `hsmux-lab`.
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true, disable_version_flag = true)]
 pub struct Lab {
@@ -26,19 +26,19 @@ pub struct Lab {
     _arguments: Vec<OsString>,
 }
 
-/// True for a command whose help `hsmux-lab` has.
+/// Whether `hsmux-lab` has the help of this command.
 pub fn explains(command: Option<&OsStr>) -> bool {
     COMMANDS
         .into_iter()
         .any(|known| command == Some(known.as_ref()))
 }
 
-/// Replaces this process by `hsmux-lab` with the same arguments. It returns only if that fails.
+/// Replaces this process by `hsmux-lab` with the same arguments. It returns only on failure.
 pub fn start(command: &str) -> anyhow::Result<Exit> {
     let lab = beside("hsmux-lab", &format!("hsmux {command}"))?;
     let mut arguments = std::env::args_os();
     let mut process = Command::new(&lab);
-    // Its help names the program that was typed.
+    // The help shows the name of the typed program.
     process.arg0(arguments.next().unwrap_or_else(|| "hsmux".into()));
     let error = process.args(arguments).exec();
     Err(error).with_context(|| format!("starting {}", lab.display()))

@@ -35,14 +35,14 @@ use crate::exit::Exit;
         0  done\n  \
         1  failed\n  \
         2  wrong arguments or configuration\n  \
-        3  degraded: it works, but not all of it does\n  \
-        4  the daemon is not reached\n\n\
+        3  degraded: it works only in part\n  \
+        4  the daemon cannot be reached\n\n\
         Examples:\n  \
         hsmux config example > hsmux.toml   # a file to start from\n  \
         hsmux serve                         # the daemon\n  \
         hsmux status                        # the pool and its members\n  \
         hsmux doctor                        # what is wrong, and what to do\n\n\
-        hsmux help COMMAND says more of each."
+        hsmux help COMMAND describes each."
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -52,40 +52,40 @@ pub struct Cli {
 }
 
 #[derive(Subcommand, Debug)]
-// One of it exists, on the stack of `main`.
+// Only one exists, on the stack of `main`.
 #[allow(clippy::large_enum_variant)]
 enum Command {
     /// Run the daemon
     Serve(serve::Serve),
-    /// Run the daemon with its service over HTTP
+    /// Run the daemon; fail without [broker]
     Broker(broker::Broker),
-    /// Run the daemon with its TLS in front of other services
+    /// Run the daemon; fail without [gateway]
     Gateway(gateway::Gateway),
-    /// Run the daemon with its tokens offered to other hosts; certificates for hosts
+    /// Run the daemon, and fail without [node]; issue certificates for hosts
     Node(node::Node),
-    /// The balancer in front of several gateways
+    /// Write the configuration of a load balancer in front of several gateways
     #[command(subcommand)]
     Haproxy(haproxy::Haproxy),
-    /// Tokens of those who use the broker
+    /// Manage tokens of the broker's clients
     #[command(subcommand)]
     TokenAuth(token_auth::TokenAuth),
     /// Show the pool, its listeners and its members
     Status(status::Status),
-    /// Say what is wrong with the set-up, and what to do about it
+    /// Show errors of the set-up, and how to fix them
     Doctor(doctor::Doctor),
     /// Check, show or find the configuration
     #[command(subcommand)]
     Config(config::Config),
-    /// Members of the pool, and tokens of a module
+    /// Manage members of the pool, and list tokens of a module
     #[command(subcommand)]
     Token(token::Token),
-    /// Keys and certificates on the members
+    /// Manage keys and certificates on the members
     #[command(subcommand)]
     Key(key::Key),
-    /// PINs of the members
+    /// Manage PINs of the members
     #[command(subcommand)]
     Pin(pin::Pin),
-    /// SmartCard-HSMs and Nitrokey HSMs: set up, copy, back up
+    /// Set up, copy and back up SmartCard-HSMs and Nitrokey HSMs
     #[command(subcommand)]
     Card(card::Card),
     /// Measure signatures, scaling, services and web servers
@@ -93,17 +93,17 @@ enum Command {
         hsmux bench sign\n\n\
         The program hsmux-lab has these commands: see hsmux-lab-bench(1).")]
     Bench(lab::Lab),
-    /// Virtual SmartCard-HSMs, for tests and for trying things out: they protect nothing
+    /// Run virtual SmartCard-HSMs for tests and training; they protect nothing
     #[command(after_help = "Example:\n  \
         hsmux vcard run\n\n\
         The program hsmux-lab has these commands: see hsmux-lab-vcard(1).")]
     Vcard(lab::Lab),
     /// Show or verify the audit trail
     Audit(audit::Audit),
-    /// Have the daemon read its configuration again
+    /// Reload the configuration
     #[command(after_help = "Example:\n  hsmux reload")]
     Reload,
-    /// End the daemon when what runs is done
+    /// Stop the daemon after running operations have finished
     #[command(after_help = "Example:\n  hsmux stop")]
     Stop,
     /// A service of a daemon, which starts it
@@ -118,7 +118,7 @@ enum Command {
 }
 
 impl Cli {
-    /// Does what the arguments say.
+    /// Runs the command.
     pub fn run(self) -> anyhow::Result<Exit> {
         let context = &self.context;
         let serves = matches!(
@@ -126,7 +126,7 @@ impl Cli {
             Command::Serve(_) | Command::Broker(_) | Command::Gateway(_) | Command::Service(_)
         ) || matches!(&self.command, Command::Node(node) if node.serves());
         if !serves {
-            // `hsmux ... | head` ends quietly.
+            // Lets `hsmux ... | head` end quietly.
             sigpipe::reset();
         }
         match self.command {
@@ -155,7 +155,7 @@ impl Cli {
     }
 }
 
-/// Prints an answer that has no table of its own.
+/// Prints an answer without a table of its own.
 fn show(context: &Context, response: Response) -> anyhow::Result<Exit> {
     match response {
         Response::Keys(rows) => return key::show(context, &rows),

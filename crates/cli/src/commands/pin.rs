@@ -8,26 +8,26 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::{output, progress};
 
-/// Commands about the members' PINs.
+/// Commands for the members' PINs.
 #[derive(Subcommand, Debug)]
 pub enum Pin {
-    /// Show what is on record: which PINs are right, and which are held
+    /// Show the records of PINs: which are correct, and which are held
     #[command(after_help = "Example:\n  hsmux pin list")]
     List,
-    /// Let a held PIN be tried once more
+    /// Allow one more try of a held PIN
     #[command(after_help = "Examples:\n  hsmux pin release hsm2\n  \
         hsmux pin release pkcs11:serial=DENK0100001    # a card that is no member\n\n\
-        A PIN is held when the token refused it, or when nobody knows how a login ended.")]
+        A PIN is held if the token refused it, or if the outcome of a login is unknown.")]
     Release {
         /// The member, or the URI of a token
         member: String,
     },
-    /// Give members new random PINs, one after the other; repeat it after an interruption
+    /// Replace the members' PINs by random ones, one after the other; repeat after an interruption
     #[command(after_help = "Examples:\n  \
         hsmux pin rotate\n  \
         hsmux pin rotate hsm1 hsm2\n\n\
-        New PINs are written to the PIN files of the configuration before the tokens take them.\n\
-        After an interruption it gives their new PINs to those that have none yet, and no others.")]
+        New PINs are written to the PIN files of the configuration before they are set on the tokens.\n\
+        After an interruption a second run changes only the remaining PINs.")]
     Rotate {
         /// The members [default: all]
         members: Vec<String>,
@@ -38,7 +38,7 @@ impl Pin {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let running = context.is_served()?;
         let request = match self {
-            // The record is there without a daemon, too.
+            // The records exist without a daemon as well.
             Self::List if !running => return show(context, &list_pins(&context.load()?)?),
             Self::Release { member } if !running => {
                 return show(context, &release_pin(&context.load()?, &member)?);
@@ -54,7 +54,7 @@ impl Pin {
     }
 }
 
-/// Prints PINs on record.
+/// Prints records of PINs.
 pub fn show(context: &Context, rows: &[PinRow]) -> anyhow::Result<Exit> {
     if context.json {
         output::json(&rows)?;

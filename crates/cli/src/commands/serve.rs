@@ -16,13 +16,13 @@ use crate::exit::Exit;
 #[command(after_help = "Examples:\n  \
     hsmux serve\n  \
     HSMUX_CONFIG=./hsmux.toml hsmux serve --log-format json\n\n\
-    SIGHUP reads the configuration again; SIGTERM and Ctrl+C end it.")]
+    SIGHUP reloads the configuration; SIGTERM and Ctrl+C end the daemon.")]
 pub struct Serve {
-    /// The form of the log, which goes to standard error
+    /// The format of the log, which goes to standard error
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
 
-    /// What goes into the log: error, warn, info, debug, trace, or by part (info,hsmux_pool=debug)
+    /// The log level: error, warn, info, debug, trace, or by component (info,hsmux_pool=debug)
     #[arg(long, env = "HSMUX_LOG", default_value = "info", value_name = "LEVEL")]
     log: String,
 }
@@ -39,12 +39,12 @@ impl Serve {
         keep_secrets();
         self.start_log()?;
         hsmux_worker::allow_locked_memory();
-        // Found here, so that a mistake has the exit code of one.
+        // Checked here, so that a mistake gets its own exit code.
         context.load()?;
         let file = std::path::absolute(context.file())?;
         let (daemon, broker) = self.start(&file).map_err(advised)?;
         daemon.run()?;
-        // It ends before the pool does.
+        // It ends before the pool.
         drop(broker);
         Ok(Exit::Done)
     }
@@ -57,7 +57,7 @@ impl Serve {
         Ok((daemon, broker))
     }
 
-    /// This program, with what makes it a service.
+    /// This program, with the arguments for a service.
     fn program(&self, file: &Path) -> anyhow::Result<ServiceProgram> {
         let format = self.log_format.to_possible_value();
         let format = format.map_or_else(String::new, |value| value.get_name().to_owned());
@@ -93,7 +93,7 @@ impl Serve {
 
 type Broker = Option<hsmux_broker::BrokerService>;
 
-/// The error of a start, with the command that says more.
+/// Adds the next command to an error at the start.
 fn advised(error: anyhow::Error) -> anyhow::Error {
     let message = format!("{error:#}");
     if message.contains("hsmux ") {

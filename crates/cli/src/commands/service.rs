@@ -1,4 +1,4 @@
-//! `hsmux service NAME`: a service of the daemon that has started it.
+//! `hsmux service NAME`: a service process of the daemon that started it.
 
 use clap::{Args, ValueEnum};
 use hsmux_gateway::Gateway;
@@ -16,7 +16,7 @@ pub struct Service {
     #[command(flatten)]
     serve: Serve,
 
-    /// Which
+    /// The service
     name: Name,
 }
 

@@ -16,10 +16,10 @@ use crate::output;
     hsmux status\n  \
     hsmux status --json\n  \
     hsmux status --check\n\n\
-    With --check, exit code 3 when a member or a service does not serve, when a member owes changes of\n\
-    its token's objects, or when the audit trail cannot be written.")]
+    With --check, exit code 3 if a member or a service does not serve, if changes of a member's objects are\n\
+    outstanding, or if the audit trail cannot be written.")]
 pub struct Status {
-    /// Exit with code 3 when the pool is degraded
+    /// Exit with code 3 if the pool is degraded
     #[arg(long)]
     check: bool,
 }
@@ -47,7 +47,7 @@ impl Status {
     }
 }
 
-/// Mistakes of the file as it is now; the daemon may not have read it since it was changed.
+/// Mistakes of the current file, which the daemon may not have read since the last change.
 fn mistakes(context: &Context) -> Option<String> {
     let mistakes = context.draft().ok()?.mistakes;
     let lines: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
@@ -121,7 +121,7 @@ pub fn show(context: &Context, status: &DaemonStatus) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How a service is.
+/// The state of a service.
 fn is(service: &ServiceStatus) -> String {
     let name = &service.name;
     match (service.state, service.pid, &service.problem) {
@@ -137,7 +137,7 @@ fn is(service: &ServiceStatus) -> String {
     }
 }
 
-/// What a member has yet to make up for.
+/// Outstanding changes of a member.
 fn owes(debt: &DebtStatus) -> String {
     let changes = match debt.changes {
         1 => "1 change".to_owned(),
@@ -150,7 +150,7 @@ fn owes(debt: &DebtStatus) -> String {
     }
 }
 
-/// Says what is wrong with the audit trail.
+/// Reports errors of the audit trail.
 fn audit(audit: &hsmux_audit::TrailStatus) {
     if let Some(problem) = &audit.problem {
         let keys = match (audit.uses, audit.on_failure) {
@@ -171,7 +171,7 @@ fn audit(audit: &hsmux_audit::TrailStatus) {
     }
 }
 
-/// Prints members, and below the table what is wrong with each.
+/// Prints members, and below the table the error of each.
 pub fn members(members: &[MemberStatus]) {
     let header = [
         "member", "state", "workers", "objects", "served", "failed", "latency",

@@ -17,7 +17,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::output;
 
-/// Commands about members and tokens.
+/// Commands for members and tokens.
 #[derive(Subcommand, Debug)]
 pub enum Token {
     /// List the members, or the tokens of a module
@@ -33,35 +33,35 @@ pub enum Token {
         /// The member
         member: String,
     },
-    /// Put a member into service; with --module and --uri it is written into the configuration first
+    /// Put a member into service; with --module and --uri add it to the configuration first
     #[command(after_help = "Examples:\n  \
         hsmux token add hsm3      # it stands in the configuration file already\n  \
         hsmux token add hsm3 --module /usr/lib/softhsm/libsofthsm2.so \\\n    \
           --uri pkcs11:token=hsm3 --pin-file /etc/hsmux/hsm3.pin")]
     Add(Add),
-    /// Take a member out of the pool, when what it runs is done
+    /// Take a member out of the pool after its running operations
     #[command(after_help = "Examples:\n  \
         hsmux token remove hsm3           # until the next reload or start\n  \
         hsmux token remove hsm3 --forget  # and out of the configuration file")]
     Remove {
         /// The member
         member: String,
-        /// Take it out of the configuration file, too
+        /// Remove it from the configuration file as well
         #[arg(long)]
         forget: bool,
-        /// Even if it is the last member that serves, or that serves some key
+        /// Allow it even for the last member that serves, or that serves some key
         #[arg(long)]
         force: bool,
     },
-    /// Let a member rest, over restarts too: it finishes what it has, and is given nothing more
+    /// Take a member out of service, over restarts as well; running operations finish
     #[command(after_help = "Example:\n  hsmux token park hsm2 --reason 'new firmware'")]
     Park {
         /// The member
         member: String,
-        /// Why, for those who look at the status later
+        /// The reason, for the status
         #[arg(long, default_value = "parked by the administrator")]
         reason: String,
-        /// Even if it is the last member that serves, or that serves some key
+        /// Allow it even for the last member that serves, or that serves some key
         #[arg(long)]
         force: bool,
     },
@@ -71,7 +71,7 @@ pub enum Token {
         /// The members
         #[arg(required = true)]
         members: Vec<String>,
-        /// When standard input ends: for a process that is to be followed, see [`crate::rest`]
+        /// Wait for the end of standard input: for use by another process, see [`crate::rest`]
         #[arg(long, hide = true)]
         at_end_of_input: bool,
     },
@@ -85,10 +85,10 @@ pub struct Add {
     /// The vendor's PKCS#11 module
     #[arg(long, requires = "uri", value_name = "FILE")]
     module: Option<PathBuf>,
-    /// Which of its tokens, as a PKCS#11 URI
+    /// The token of the module, as a PKCS#11 URI
     #[arg(long, requires = "module")]
     uri: Option<Uri>,
-    /// The file that holds the user PIN
+    /// The file with the user PIN
     #[arg(long, requires = "module", value_name = "FILE")]
     pin_file: Option<PathBuf>,
 }
@@ -138,7 +138,7 @@ fn remove(context: &Context, member: &str, forget: bool, force: bool) -> anyhow:
             let members = ask_status(context)?.members;
             Ok(members.iter().any(|known| known.name == member))
         };
-        // One that was removed before may still stand in the file.
+        // A removed member may still be in the file.
         if !forget || !error.downcast_ref().is_some_and(invalid) || is_known()? {
             return Err(error);
         }
@@ -157,7 +157,7 @@ fn remove(context: &Context, member: &str, forget: bool, force: bool) -> anyhow:
     show(context, Response::Lines(vec![line]))
 }
 
-/// All of them, though one does not come back.
+/// Resumes all of them, even if one fails.
 fn resume(context: &Context, members: Vec<String>) -> anyhow::Result<Exit> {
     let admin = context.admin()?;
     let mut lines = Vec::new();

@@ -11,15 +11,15 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::output;
 
-/// What is done with clients' tokens.
+/// Commands for clients' tokens.
 #[derive(Subcommand, Debug)]
 pub enum TokenAuth {
-    /// Make a token and print it: it is shown this once
+    /// Create a token and print it; it is shown only once
     Create(Create),
-    /// List tokens, without what lets their owners in
+    /// List tokens, without their secrets
     #[command(after_help = "Example:\n  hsmux token-auth list")]
     List,
-    /// Revoke a token by its id, or all of a name
+    /// Revoke a token by its id, or all tokens of a name
     Revoke(Revoke),
 }
 
@@ -27,9 +27,9 @@ pub enum TokenAuth {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  hsmux token-auth create billing --expires 720h")]
 pub struct Create {
-    /// Whose it is: policies name it token:NAME
+    /// The owner: policies name it token:NAME
     name: String,
-    /// When it expires, from now [default: never]
+    /// The time until it expires [default: never]
     #[arg(long, value_name = "TIME", value_parser = lifetime)]
     expires: Option<Duration>,
 }
@@ -38,7 +38,7 @@ pub struct Create {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  hsmux token-auth revoke billing")]
 pub struct Revoke {
-    /// Its id, or the name of those who have it
+    /// Its id, or the name of its owners
     which: String,
 }
 

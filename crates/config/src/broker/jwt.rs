@@ -1,4 +1,4 @@
-//! Whose JWTs let clients of the broker in.
+//! The issuer of JWTs that the broker accepts.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use crate::reader::{Fields, Named, suggestion, text};
 pub struct Jwt {
     /// Its public keys.
     pub keys: JwkSet,
-    /// What `iss` has to be.
+    /// The required value of `iss`.
     pub issuer: String,
-    /// What `aud` has to be, or to have among others.
+    /// The required value of `aud`, alone or among others.
     pub audience: String,
-    /// The claim whose value is the client's name.
+    /// The claim that holds the client's name.
     pub name: String,
 }
 
-/// Where a JWK set (RFC 7517) is.
+/// The source of a JWK set (RFC 7517).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum JwkSet {
     /// In a file.
@@ -30,16 +30,16 @@ pub enum JwkSet {
     Url(JwkUrl),
 }
 
-/// A JWK set that is fetched.
+/// A JWK set that is fetched by URL.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JwkUrl {
     /// `https:`, or `http:` on this machine.
     pub url: String,
-    /// PEM: the roots that the server's certificate may lead to; `None`: the system's.
+    /// PEM: the roots that the server's certificate must lead to; `None`: the system's.
     pub ca: Option<PathBuf>,
-    /// How often it is fetched.
+    /// The interval of fetches.
     pub refresh: Duration,
-    /// How long it holds when it cannot be fetched.
+    /// How long the last set is used while fetches fail.
     pub max_age: Duration,
 }
 
@@ -62,7 +62,7 @@ pub fn jwt(fields: &mut Fields<'_, '_, '_>) -> Option<Jwt> {
     };
     let keys = fields.read("jwt_keys", key_set);
     let (issuer, audience) = (word(fields, "jwt_issuer"), word(fields, "jwt_audience"));
-    // Paths are the file's to say.
+    // Paths are resolved relative to the configuration file.
     let keys = keys.map(|keys| match keys {
         JwkSet::File(path) => JwkSet::File(fields.source.path(&path.to_string_lossy())),
         JwkSet::Url(from) => JwkSet::Url(JwkUrl {
@@ -74,7 +74,7 @@ pub fn jwt(fields: &mut Fields<'_, '_, '_>) -> Option<Jwt> {
     });
     let file = match &keys {
         Some(JwkSet::File(file)) => Some(Named::File(file.clone())),
-        // The broker serves without, and asks again.
+        // Not an error: the broker starts without the set, and fetches it later.
         Some(JwkSet::Url(from)) => from.ca.clone().map(Named::Later),
         None => None,
     };
@@ -132,7 +132,7 @@ fn key_set(value: &DeValue<'_>) -> Result<JwkSet, String> {
     }
 }
 
-/// An attacker who exchanges the keys on the way lets anybody in.
+/// Requires TLS: an attacker who replaces the keys in transit could authenticate as anybody.
 fn url(text: &str) -> Result<&str, String> {
     let wrong = || format!("{text:?} is no URL");
     let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;

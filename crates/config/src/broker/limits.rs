@@ -1,4 +1,4 @@
-//! The limits of what clients of the broker cost, and of the time that a slow one has.
+//! Limits on requests of the broker's clients, and time-outs for slow clients.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -6,19 +6,19 @@ use std::time::Duration;
 use super::clients;
 use crate::reader::Fields;
 
-/// Limits of each client, and of all connections together.
+/// Limits for each client, and for all connections together.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Of a client that nothing else is said of.
+    /// Limits of a client without a matching `[[limit]]`.
     pub each: Allowance,
-    /// Each `[[limit]]`: of the first that means a client it has the limits.
+    /// Each `[[limit]]`; the first that matches a client counts.
     pub special: Vec<Limit>,
-    /// Requests per second from one address that show nothing, or what nobody knows yet.
+    /// Requests per second from one address without a credential, or with an unknown one.
     pub stranger_rate: NonZeroU32,
-    /// Bytes of the bodies of all clients' requests together, and of their answers until they are taken; one body of
-    /// [`Allowance::max_body`] always fits in.
+    /// Bytes of the bodies of all requests together, and of answers until they are read. At least one body of
+    /// [`Allowance::max_body`] fits.
     pub max_bodies: usize,
-    /// Connections of all clients; past it the one that has been idle longest makes room.
+    /// Connections of all clients. When all are taken, the one that has been idle longest is closed.
     pub connections: usize,
     /// How long the head of a request may take from its first byte, and the body after it.
     pub read_timeout: Duration,
@@ -26,32 +26,32 @@ pub struct Limits {
     pub idle_timeout: Duration,
 }
 
-/// What one client may cost.
+/// Limits of one client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Allowance {
-    /// The longest body of a request, in bytes.
+    /// The maximum length of a request's body, in bytes.
     pub max_body: usize,
     /// Requests per second; `None`: any number.
     pub rate: Option<NonZeroU32>,
-    /// How many of them may come at once; `None`: those of a second.
+    /// How many requests may come at once; `None`: those of one second.
     pub burst: Option<NonZeroU32>,
     /// Requests that may run or wait at once.
     pub in_flight: usize,
 }
 
-/// `[[limit]]`: some clients may cost more than others, or less.
+/// `[[limit]]`: limits for some clients in place of the general ones.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limit {
-    /// Who, as in [`Rule`](super::Rule).
+    /// Clients, as in [`Rule`](super::Rule).
     pub clients: Vec<String>,
-    /// What each of them may cost.
+    /// The limits of each of them.
     pub allowance: Allowance,
 }
 
 impl Default for Allowance {
     fn default() -> Self {
         Self {
-            // As the dialect's servers have it.
+            // The default of OpenBao and Vault.
             max_body: 32 << 20,
             rate: None,
             burst: None,
@@ -74,7 +74,7 @@ impl Default for Limits {
     }
 }
 
-/// Of `[broker]`.
+/// Reads the limits of `[broker]`.
 pub fn limits(fields: &mut Fields<'_, '_, '_>) -> Limits {
     let or = Limits::default();
     Limits {
@@ -92,7 +92,7 @@ pub fn limits(fields: &mut Fields<'_, '_, '_>) -> Limits {
     }
 }
 
-/// Of a `[[limit]]`: what it does not say is as `each` has it.
+/// Reads a `[[limit]]`; missing keys take their values from `each`.
 pub fn limit(fields: &mut Fields<'_, '_, '_>, each: &Allowance) -> Option<Limit> {
     if !fields.has("clients") {
         fields.missing("clients");
@@ -111,7 +111,7 @@ fn allowance(fields: &mut Fields<'_, '_, '_>, or: &Allowance) -> Allowance {
             .number("max_body", 1024..=1 << 30)
             .map_or(or.max_body, |bytes| bytes as usize),
         rate: rate.or(or.rate),
-        // One of another rate says nothing.
+        // A burst of `[broker]` does not fit another rate.
         burst: burst.or(or.burst.filter(|_| rate.is_none())),
         in_flight: fields
             .number("in_flight", 1..=1_000_000)

@@ -5,7 +5,7 @@ use super::{Section, key, shown};
 pub(super) const TOKEN: Section = Section {
     name: "token",
     repeated: true,
-    help: "A member: one token of a vendor's PKCS#11 module, or with `node` another host (nodes.md).",
+    help: "A member: one token of a vendor's PKCS#11 module or, with `node`, another host (nodes.md).",
     keys: &[
         shown(
             "module",
@@ -17,7 +17,7 @@ pub(super) const TOKEN: Section = Section {
             "uri",
             r#""pkcs11:token=hsm1""#,
             "required",
-            "Which of its tokens: token=, serial=, slot-id=, model=, manufacturer=.",
+            "The token of the module, by token=, serial=, slot-id=, model= or manufacturer=.",
         ),
         shown(
             "pin",
@@ -29,43 +29,43 @@ pub(super) const TOKEN: Section = Section {
             "isolation",
             r#""process""#,
             r#""process""#,
-            "\"process\": a worker process; \"thread\": within the daemon, for modules that are fast and thread-safe; one that becomes slow or blind by keys that others change is loaded once more beside itself: SoftHSM's module, or any with `watch = true`.",
+            "\"process\": in a worker process; \"thread\": within the daemon, for modules that are fast and thread-safe. With \"thread\", a module that becomes slow, or no longer sees keys of other programs, is loaded a second time: SoftHSM's, or any with `watch = true`.",
         ),
         key(
             "node",
             r#""web2.example:7443""#,
             "none",
-            "Another host in place of module, uri and pin: its [node] listens there, and has a [[peer]] for this one. `name` is what its certificate says.",
+            "Another host in place of module, uri and pin. Its [node] listens at this address, and has a [[peer]] for this host. `name` is the name in its certificate.",
         ),
         key(
             "sessions",
             "4",
             "4; 64 of a node",
-            "Operations that one worker runs at once, each in a session of the token; one session more is for session objects, one for copies of keys in use, up to four are for AES-CBC of many callers and as many for signatures that are expected. Of a node: at most as many operations as its tokens run.",
+            "Operations that one worker runs at once, each in a session of the token. A worker opens further sessions: one for session objects, one for copies of keys in use, up to four for AES-CBC of many callers, and up to four for prepared signatures. For a node: the maximum number of operations at once, up to what its tokens run.",
         ),
         key(
             "workers",
             "1",
             "1",
-            "Worker processes for this token; a fast token may have several.",
+            "Worker processes for this token; fast tokens can use several.",
         ),
         key(
             "weight",
             "1",
             "1",
-            "Its share of the work where speed alone does not decide.",
+            "Its share of the work, as far as speed alone does not decide.",
         ),
         key(
             "timeout",
             r#""10s""#,
             "10s; 60s of a node",
-            "How long one operation may take on the token, without what it waits there for others: when a token has answered nothing for so long its worker is ended, or the connection of a node.",
+            "How long one operation may take on the token, without its wait for other operations there. If a token gives no answer for this time, its worker is ended, or the connection to the node.",
         ),
         key(
             "name",
             r#""hsm1""#,
             "the URI's token, serial or slot-id",
-            "The member's name in commands and logs; of a node its name, by default the host in `node`.",
+            "The member's name in commands and logs. For a node: its name, by default the host in `node`.",
         ),
         key(
             "env",
@@ -77,7 +77,7 @@ pub(super) const TOKEN: Section = Section {
             "sandbox",
             r#""auto""#,
             r#""auto""#,
-            "What the module may do to the system, from within its worker. \"file\": for SoftHSM, and \"pcsc\": for OpenSC: no network, no other program, and no file but the system's, the module's own and `folders`; \"network\": no other program; \"none\": anything. \"auto\" knows SoftHSM, OpenSC and sc-hsm-embedded by the name of the module's file, and is \"none\" for others (operations.md).",
+            "The sandbox of the module within its worker. \"file\" (SoftHSM) and \"pcsc\" (OpenSC): no network, no other program, and only files of the system, of the module and in `folders`. \"network\": no other program. \"none\": anything. \"auto\" recognises SoftHSM, OpenSC and sc-hsm-embedded by the module's file name, and is \"none\" for others (operations.md).",
         ),
         key(
             "folders",
@@ -89,25 +89,25 @@ pub(super) const TOKEN: Section = Section {
             "user",
             r#""hsm1""#,
             "the daemon's",
-            "User of the workers, by name or number, if root has started the daemon. It needs access to what the module needs: the token folder, pcscd (operations.md).",
+            "The user of the workers, by name or number, if root has started the daemon. It needs access to the module's resources: the token folder, pcscd (operations.md).",
         ),
         key(
             "watch",
             "false",
             "as [pool] watch; false for a card",
-            "Watch this member; true watches a card, too (a token whose slot says that it can leave it), with a second login.",
+            "Watch this member. true also watches a card (a token that can be removed from its slot), with a second login.",
         ),
         key(
             "trusted",
             "false",
             "false",
-            "Its secret keys serve though a member before it, which may hold them, has never been there to compare them with, or though a key is another one than was compared before. Of a secret key the first member in this file that holds it is believed, and what the others hold is compared with that.",
+            "Let secret keys of this member serve without a comparison to a member listed before it that may hold them and has never been present. This also applies to a key that differs from the one compared before. By default the first member in the file that holds a secret key is trusted, and the keys of the others are compared with it.",
         ),
         key(
             "copies",
             "false",
             "true for SoftHSM, else false",
-            "Keys that are used often are copied within the token, as session objects of the worker (C_CopyObject), and looked at again one to ten times a second: for tokens that look at files with each use of a key. false also for a key whose uses the token counts or limits.",
+            "Copy keys in use within the token, as session objects of the worker (C_CopyObject). The originals are checked one to ten times a second. This helps with tokens that read files at each use of a key. Use false for a key whose uses the token counts or limits.",
         ),
     ],
 };

@@ -1,4 +1,4 @@
-//! Files that the configuration names: what is missing has its line, what may come later has none.
+//! Files that the configuration names: a missing one is reported with its line, unless it may come later.
 
 use crate::{Mistake, check, load, new_errors};
 use hsmux_token::fake::write_secret;
@@ -44,7 +44,7 @@ const NAMED: [(&str, usize); 9] = [
 
 const NONE: [usize; 0] = [];
 
-/// The lines with an error, where only these files are there, and the folder `www`.
+/// The lines with an error if only these files and the folder `www` exist.
 fn wrong(text: &str, there: &[&str]) -> Vec<usize> {
     let folder = tempfile::tempdir().unwrap();
     for name in there {
@@ -80,7 +80,7 @@ fn each_file_that_is_missing_has_its_line() {
     assert_eq!(wrong(&text, &names()), NONE, "it may come later");
 }
 
-/// A reload is refused for what has become wrong by it, and not for what is wrong already.
+/// Only new errors prevent a reload.
 #[test]
 fn an_error_is_new_if_the_running_configuration_does_not_have_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -97,11 +97,11 @@ fn an_error_is_new_if_the_running_configuration_does_not_have_it() {
     let lines = |text: &str| -> Vec<usize> { of(&new_errors(&read(text), &running).all) };
     let of_sites = |text: &str| -> Vec<usize> { of(&new_errors(&read(text), &running).of_sites) };
     assert_eq!(lines(TEXT), NONE);
-    // Wherever it is by now.
+    // Its line has changed.
     assert_eq!(lines(&format!("# moved\n{TEXT}")), NONE);
     for (name, line) in NAMED {
         let missing = TEXT.replace(name, &format!("other-{name}"));
-        // A site holds up nothing else.
+        // An error of a site blocks only this site.
         let found = if name.starts_with("web.") {
             (NONE.to_vec(), vec![line])
         } else {
@@ -115,7 +115,7 @@ fn an_error_is_new_if_the_running_configuration_does_not_have_it() {
     assert_eq!((again.all.len(), again.of_sites.len()), (0, 1));
     let added = TEXT.replace("vendor.so", "added.so");
     assert_eq!(lines(&added), [23]);
-    // As `token add` does, of which the file's other parts are not taken over.
+    // As `token add` does, which takes over no other part of the file.
     let mut running = running.clone();
     running.tokens.extend(read(&added).tokens);
     assert_eq!(new_errors(&read(&added), &running).all, []);
@@ -129,7 +129,7 @@ fn what_is_served_is_a_folder() {
     }
 }
 
-/// An ACME client brings the certificate, its key and what goes with it.
+/// An ACME client brings the certificate, its key and its OCSP response.
 #[test]
 fn what_an_acme_client_brings_may_be_missing_with_its_certificate() {
     let text = TEXT.replace("ocsp =", "acme = \"http://127.0.0.1:8080\"\nocsp =");

@@ -1,8 +1,8 @@
-//! Each mistake that can be made in the file, by itself.
+//! Each possible mistake of the file, by itself.
 
 use super::{GOOD, read};
 
-/// A line of the good file, what stands in its place, and the line and words of the one mistake.
+/// A line of the good file, its replacement, and the line and words of the expected mistake.
 const MISTAKES: &[(&str, &str, usize, &str)] = &[
     (
         r#"label = "web""#,

@@ -2,7 +2,7 @@
 
 use super::arrange;
 
-/// As `hsmux key list` has them: label, class, type, id, served by, trouble.
+/// The columns of `hsmux key list`: label, class, type, id, served by, trouble.
 fn keys(id: u16, width: u16) -> Vec<u16> {
     arrange(&[12, 11, 4, id, 20, 7], Some(3), width)
 }

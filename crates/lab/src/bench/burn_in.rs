@@ -17,7 +17,7 @@ use crate::exit::Exit;
 use crate::key_choice::KeyParts;
 use crate::output;
 
-/// Callers that are started unless the number is given, at most.
+/// The maximum number of callers without the option.
 const CALLERS: usize = 256;
 
 /// Options of `hsmux bench burn-in`.
@@ -27,16 +27,16 @@ const CALLERS: usize = 256;
     hsmux bench burn-in --label web --html burn-in.html\n  \
     hsmux bench burn-in --direct /usr/lib/softhsm/libsofthsm2.so --token pkcs11:token=hsm1\n  \
     hsmux bench burn-in --vcards 8 --vcard-key ec:brainpoolP256r1 --count 500000\n\n\
-    What is found stands in the state file all the time. Interrupted (Ctrl+C, SIGTERM, or the machine\n\
-    goes down), the same command goes on where it was; finished, it prints the report again.\n\
-    Exit code 1 when a test failed or a signature is wrong, 3 when there are tests left.")]
+    Results are saved in the state file during the run. After an interruption (Ctrl+C, SIGTERM, a crash) the\n\
+    same command resumes; after the end it prints the report again.\n\
+    Exit code 1 if a test failed or a signature is wrong, 3 if tests remain.")]
 pub struct BurnIn {
     #[command(flatten)]
     target: Target,
-    /// In place of the pool: so many virtual SmartCard-HSMs in memory, with copies of one key
+    /// Virtual SmartCard-HSMs in memory, with copies of one key, in place of the pool
     #[arg(long, value_name = "N", conflicts_with_all = ["direct", "embedded", "pin", "key", "label", "id", "class"])]
     vcards: Option<u8>,
-    /// The key that the virtual cards get
+    /// The key of the virtual cards
     #[arg(
         long,
         value_name = "KIND",
@@ -44,7 +44,7 @@ pub struct BurnIn {
         requires = "vcards"
     )]
     vcard_key: String,
-    /// How long the virtual cards take: none (as fast as they compute) or smartcard-hsm
+    /// Service times of the virtual cards: none (as fast as they compute) or smartcard-hsm
     #[arg(
         long,
         value_name = "TIMING",
@@ -57,28 +57,28 @@ pub struct BurnIn {
     key: Option<Uri>,
     #[command(flatten)]
     parts: KeyParts,
-    /// Signatures to make and verify, with those of earlier runs
+    /// Signatures to make and verify, including those of earlier runs
     #[arg(long, short = 'n', default_value_t = 1_000_000, value_name = "N")]
     count: u64,
-    /// Callers at the same time, a thread each [default: as many as the tokens take at once, and a core each]
+    /// Concurrent callers, a thread each [default: as many as the tokens take at once, and one per core]
     #[arg(long, short, value_name = "N")]
     concurrency: Option<usize>,
-    /// The mechanism, as in ecdsa, sha256-rsa-pkcs [default: as usual for the key]
+    /// The mechanism, as in ecdsa, sha256-rsa-pkcs [default: the usual one of the key]
     #[arg(long)]
     mechanism: Option<String>,
-    /// Bytes that are signed, new ones each time
+    /// Length of the signed data in bytes, new each time
     #[arg(long, default_value_t = 32, value_name = "BYTES")]
     data_len: usize,
-    /// The file with what is found so far
+    /// The file of the results so far
     #[arg(long, default_value = "hsmux-burn-in.json", value_name = "FILE")]
     state: PathBuf,
-    /// How often the state file is written
+    /// The interval of writes to the state file
     #[arg(long, value_parser = hsmux_config::parse_duration, default_value = "5s")]
     save_every: Duration,
-    /// Begin anew, whatever the state file has
+    /// Discard the results in the state file
     #[arg(long)]
     restart: bool,
-    /// Write a report with charts, one HTML file that needs no other
+    /// Write a report with charts to one self-contained HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -100,7 +100,7 @@ impl BurnIn {
         let named = self.mechanism.as_deref().map(mechanism).transpose();
         let lanes = |driven: &Driven| driven.token.info().lanes as usize;
         let lanes: usize = opened.tokens.iter().map(lanes).sum();
-        // While a caller verifies, another one keeps its token busy; each token has as many.
+        // Additional callers keep each token busy while others verify.
         let usual = (lanes + cores).min(CALLERS);
         let usual = usual.next_multiple_of(opened.tokens.len());
         Ok(Options {
@@ -127,7 +127,7 @@ impl BurnIn {
         })
     }
 
-    /// Cards whose state is beside the burn-in's own, so that a later run has the same key.
+    /// The cards' state is beside the burn-in's, so that a later run has the same key.
     fn cards(&self, count: u8) -> anyhow::Result<Options> {
         let kind =
             cards::key_kind(&self.vcard_key).map_err(|e| Exit::Usage.because(e.to_string()))?;

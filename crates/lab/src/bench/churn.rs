@@ -19,10 +19,9 @@ use crate::{output, progress};
     hsmux bench churn --old-module target/release/libhsmux_standin.so --html churn.html\n  \
     hsmux bench churn --runs 4 --more 500 --time 1s --json\n  \
     hsmux bench churn --isolation thread\n\n\
-    It makes SoftHSM tokens in a temporary folder and needs no configuration. Two ways to the key, the module \
-    alone and a broker over it, over SoftHSM as it is here and, with --old-module, over one that behaves as it \
-    did before 2.4.0: such a SoftHSM itself, or hsmux's stand-in for it, which its tests build and nobody \
-    installs.")]
+    It creates SoftHSM tokens in a temporary folder and needs no configuration. It compares the module alone \
+    with a broker over it: with this host's SoftHSM and, with --old-module, with one that behaves like SoftHSM \
+    before 2.4.0, such as hsmux's stand-in module from its tests.")]
 pub struct Churn {
     /// SoftHSM's module
     #[arg(
@@ -31,13 +30,13 @@ pub struct Churn {
         default_value = "/usr/lib/softhsm/libsofthsm2.so"
     )]
     module: PathBuf,
-    /// A module that behaves as SoftHSM before 2.4.0, beside it
+    /// A module that behaves like SoftHSM before 2.4.0, for comparison
     #[arg(long, value_name = "FILE")]
     old_module: Option<PathBuf>,
-    /// How many of the ten published runs
+    /// The number of published runs to repeat, at most ten
     #[arg(long, value_name = "N", default_value_t = 10)]
     runs: usize,
-    /// Further runs, with so many keys
+    /// Further runs, with these numbers of keys
     #[arg(
         long,
         value_name = "N,N,...",
@@ -45,30 +44,30 @@ pub struct Churn {
         default_value = "1000,5000"
     )]
     more: Vec<usize>,
-    /// Callers at the same time
+    /// Concurrent callers
     #[arg(long, short, default_value_t = 16, value_name = "N")]
     callers: usize,
-    /// Bytes of a plaintext
+    /// Length of a plaintext in bytes
     #[arg(long, default_value_t = 256, value_name = "BYTES")]
     payload: usize,
-    /// How long after a change a run is measured
+    /// The wait between a change and the measurement
     #[arg(long, value_parser = hsmux_config::parse_duration, default_value = "2s")]
     settle: Duration,
-    /// How long a run is measured, in turns of 250 ms with a token that nobody changes
+    /// The duration of a measurement, in turns of 250 ms with an unchanged token
     #[arg(long, value_parser = hsmux_config::parse_duration, default_value = "6s")]
     time: Duration,
-    /// Where a broker has its module: in worker processes, or in itself
+    /// Where a broker loads its module: in worker processes, or in its own process
     #[arg(long, value_enum, value_name = "WHERE", default_value = "process")]
     isolation: Isolation,
     /// Worker processes of a broker
     #[arg(long, default_value_t = 2, value_name = "N")]
     workers: usize,
-    /// Write a report with a chart, one HTML file that needs no other
+    /// Write a report with a chart to one self-contained HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
-/// As `isolation` of a `[[token]]`.
+/// Like `isolation` of a `[[token]]`.
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum Isolation {
     Process,

@@ -22,18 +22,18 @@ use crate::output;
     hsmux bench compare --concurrency 16 --goal 'daemon/direct>=1' \\\n    \
       --variant 'p11-kit=pkcs11:token=hsm1?module-path=/usr/lib/x86_64-linux-gnu/pkcs11/p11-kit-client.so'\n\n\
     Variants: direct (the first member's module), daemon, embedded (the pool in this process),\n\
-    and each --variant. Exit code 3 when a goal is not reached.")]
+    and each --variant. Exit code 3 if a goal is not reached.")]
 pub struct Compare {
-    /// Which of direct, daemon and embedded
+    /// The targets: direct, daemon or embedded
     #[arg(long, value_delimiter = ',', default_value = "direct,daemon")]
     of: Vec<Built>,
-    /// A further one: NAME=URI, whose module-path is the module and whose pin-source a PIN file
+    /// A further target: NAME=URI, where module-path is the module and pin-source a PIN file
     #[arg(long = "variant", value_name = "NAME=URI")]
     variants: Vec<Named>,
-    /// What is to be reached: A/B>=RATIO of throughputs, or A-B<=MICROSECONDS of median latencies
+    /// A goal: A/B>=RATIO of throughputs, or A-B<=MICROSECONDS of median latencies
     #[arg(long = "goal", value_name = "GOAL")]
     goals: Vec<GoalArg>,
-    /// How often each variant has its turn
+    /// Turns of each target
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     #[command(flatten)]
@@ -50,7 +50,7 @@ enum Built {
 #[derive(Clone, Debug)]
 struct Named(String, Uri);
 
-/// `A/B>=0.95`; the names may have dashes, so that they are told apart by the variants that there are.
+/// `A/B>=0.95`. Names may contain dashes, so the known variants decide where they end.
 #[derive(Clone, Debug)]
 struct GoalArg {
     pair: String,
@@ -152,7 +152,7 @@ impl FromStr for Named {
 }
 
 impl GoalArg {
-    /// The goal, if both of its names are among these.
+    /// Returns the goal if both of its names are known.
     fn resolve(&self, names: &[&str]) -> anyhow::Result<Goal> {
         let pairs = names
             .iter()

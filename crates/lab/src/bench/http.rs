@@ -27,25 +27,25 @@ pub struct Http {
     /// The service: http://HOST:PORT, https://HOST:PORT or unix:/path/of/the.sock
     #[arg(long, env = "VAULT_ADDR", default_value = "http://127.0.0.1:8200")]
     url: String,
-    /// The root that the server's certificate leads to, PEM
+    /// The root for the server's certificate, PEM
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// The client's token: file:PATH, env:NAME, fd:NUMBER or prompt [default: shows none]
+    /// The client's token: file:PATH, env:NAME, fd:NUMBER or prompt [default: none]
     #[arg(long, value_name = "SOURCE")]
     token: Option<PinArg>,
-    /// The key's name there
+    /// The key's name in the service
     #[arg(long, value_name = "NAME")]
     key: String,
-    /// What is asked for, with shares: of encrypt, decrypt, rewrap, sign, verify, hmac, hash, health
+    /// The operations, with shares: of encrypt, decrypt, rewrap, sign, verify, hmac, hash, health
     #[arg(long, default_value = "encrypt=1,decrypt=1")]
     mix: Mix,
-    /// Further members of each item, a JSON object
+    /// Additional fields of each item, a JSON object
     #[arg(long, value_name = "JSON", value_parser = object)]
     with: Option<Members>,
-    /// Clients at the same time, each with a connection of its own
+    /// Concurrent clients, each with its own connection
     #[arg(long, short, default_value_t = 16, value_name = "N")]
     clients: usize,
-    /// Bytes that are enciphered or signed
+    /// Length of the encrypted or signed data in bytes
     #[arg(long, default_value_t = 256, value_name = "BYTES")]
     payload: usize,
     /// Items of each request
@@ -54,22 +54,22 @@ pub struct Http {
     /// Open a connection for each request
     #[arg(long)]
     no_keep_alive: bool,
-    /// Ask for so long
+    /// The duration of the load
     #[arg(long, value_parser = hsmux_config::parse_duration, default_value = "10s")]
     time: Duration,
-    /// Send so many requests in place of a time
+    /// The number of requests, in place of a duration
     #[arg(long, short = 'n', value_name = "M", conflicts_with = "time")]
     count: Option<u64>,
-    /// Start so many requests a second, whatever becomes of them [default: each client one after the other]
+    /// Requests to start per second, independent of earlier ones [default: each client sends one after the other]
     #[arg(long, value_name = "PER_SECOND")]
     rate: Option<f64>,
-    /// The same load before, of which nothing counts
+    /// The duration of the same load before the measurement
     #[arg(long, value_parser = hsmux_config::parse_duration, default_value = "500ms")]
     warm_up: Duration,
-    /// A process to account for with all that descend from it, as the service's own; may be repeated
+    /// A process of the service to account for, with all its descendants; may be repeated
     #[arg(long, value_name = "NAME|PID")]
     process: Vec<ProcessArg>,
-    /// Write a report with a chart, one HTML file that needs no other
+    /// Write a report with a chart to one self-contained HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }

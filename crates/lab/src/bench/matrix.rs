@@ -28,20 +28,20 @@ use crate::output;
     module = \"sc-hsm-embedded\"\n  \
     page = \"static\"\n  \
     load = [{ users = 20, think = \"5s\" }, { users = 60 }]\n  \
-    start = \"./cluster.sh\"   # told of the cell by HSMUX_KEY, HSMUX_HSMS, HSMUX_MODULE and HSMUX_PAGE\n\n\
-    What is found stands in the state file after each run. Interrupted, the same command goes on where it was;\n\
-    finished, it prints the report again. docs/bench.md has all that the file may say.\n\
-    Exit code 1 when a cell could not be measured, 3 when there are runs left.")]
+    start = \"./cluster.sh\"   # gets the cell in HSMUX_KEY, HSMUX_HSMS, HSMUX_MODULE and HSMUX_PAGE\n\n\
+    Results are saved in the state file after each run. After an interruption the same command resumes; after\n\
+    the end it prints the report again. docs/bench.md describes the file.\n\
+    Exit code 1 if a cell could not be measured, 3 if runs remain.")]
 pub struct Matrix {
     /// The table of cells, TOML
     file: PathBuf,
-    /// The file with what is found so far
+    /// The file of the results so far
     #[arg(long, default_value = "hsmux-matrix.json", value_name = "FILE")]
     state: PathBuf,
-    /// Begin anew, whatever the state file has
+    /// Discard the results in the state file
     #[arg(long)]
     restart: bool,
-    /// Write a report with charts, one HTML file that needs no other
+    /// Write a report with charts to one self-contained HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }

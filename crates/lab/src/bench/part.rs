@@ -1,4 +1,4 @@
-//! Parts of `hsmux bench churn` in processes of their own: nobody types this command.
+//! Parts of `hsmux bench churn` as child processes, with a hidden command.
 
 use std::io::{stdin, stdout};
 use std::path::PathBuf;
@@ -50,7 +50,7 @@ fn options(module: PathBuf, state: PathBuf) -> anyhow::Result<Options> {
         sessions: 64,
         state,
         name: "churn".into(),
-        // As any program calls it.
+        // Like other programs.
         copies: Some(false),
         member: None,
         uri: None,

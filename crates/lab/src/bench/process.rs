@@ -1,18 +1,18 @@
-//! `--process`: whose CPU time and memory are in the report, beside those of the target that hsmux knows by itself.
+//! `--process`: processes in the report's CPU times and memory, besides those of the target that hsmux knows.
 
 use std::convert::Infallible;
 use std::str::FromStr;
 
 use crate::exit::Exit;
 
-/// A process by its id, or all that are called so.
+/// A process by its id, or all with a name.
 #[derive(Clone, Debug)]
 pub enum ProcessArg {
     Id(u32),
     Name(String),
 }
 
-/// The kernel keeps so many bytes of a name (proc(5), `comm`).
+/// The maximum length of a process name in the kernel (proc(5), `comm`).
 const LONGEST: usize = 15;
 
 impl FromStr for ProcessArg {
@@ -24,7 +24,7 @@ impl FromStr for ProcessArg {
     }
 }
 
-/// Their ids, as they are now. One that is not there is an error.
+/// Their current ids. A missing process is an error.
 pub fn ids(processes: &[ProcessArg]) -> anyhow::Result<Vec<u32>> {
     let mut ids = Vec::new();
     for process in processes {

@@ -26,36 +26,36 @@ pub struct RunArgs {
     key: Option<Uri>,
     #[command(flatten)]
     parts: KeyParts,
-    /// Callers at the same time, a thread each
+    /// Concurrent callers, a thread each
     #[arg(long, short, default_value_t = 4, value_name = "N")]
     pub concurrency: usize,
     /// Signatures to make
     #[arg(long, short = 'n', default_value_t = 10_000, value_name = "M")]
     count: u64,
-    /// Sign for so long in place of a count
+    /// The duration of the measurement, in place of a count
     #[arg(long, value_parser = hsmux_config::parse_duration, conflicts_with = "count")]
     time: Option<Duration>,
-    /// Start so many a second, whatever becomes of them [default: each caller one after the other]
+    /// Signatures to start per second, independent of earlier ones [default: each caller makes one after the other]
     #[arg(long, value_name = "PER_SECOND", value_parser = per_second)]
     rate: Option<f64>,
-    /// The mechanism, as in ecdsa, sha256-rsa-pkcs [default: as usual for the key]
+    /// The mechanism, as in ecdsa, sha256-rsa-pkcs [default: the usual one of the key]
     #[arg(long)]
     mechanism: Option<String>,
-    /// Bytes that are signed
+    /// Length of the signed data in bytes
     #[arg(long, default_value_t = 32, value_name = "BYTES")]
     data_len: usize,
-    /// The same load before, of which nothing counts
+    /// The duration of the same load before the measurement
     #[arg(long, value_parser = hsmux_config::parse_duration, default_value = "500ms")]
     warm_up: Duration,
     /// Do not check the signatures
     #[arg(long)]
     no_verify: bool,
-    /// A process to account for, too, with all that descend from it: a vendor's daemon, say; may be repeated
+    /// A further process to account for, with all its descendants, such as a vendor's daemon; may be repeated
     #[arg(long, value_name = "NAME|PID")]
     process: Vec<ProcessArg>,
 }
 
-/// How many a second: some, at least one in a day.
+/// Parses a rate per second: positive, and at least one a day.
 fn per_second(text: &str) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
     if (1e-5..=1e6).contains(&number) {
@@ -65,7 +65,7 @@ fn per_second(text: &str) -> Result<f64, String> {
 }
 
 impl RunArgs {
-    /// What the engine is to do with what was opened.
+    /// The engine's options for an open target.
     pub fn options(&self, opened: &Opened) -> anyhow::Result<Options> {
         let wanted = self.parts.with(self.key.as_ref())?;
         let key =
@@ -98,18 +98,18 @@ impl RunArgs {
     }
 }
 
-/// Ctrl+C or SIGTERM ends the measurement; what was measured is kept. A second one ends the program.
+/// Lets Ctrl+C or SIGTERM end the measurement with its results so far. A second signal ends the program.
 pub fn interrupt() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        // What a shell answers for a program that the signal has ended.
+        // The exit code of shells for a program that a signal has ended.
         signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))?;
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     Ok(stop)
 }
 
-/// What a measurement answers: one that was ended before its time is not what was asked for.
+/// The exit code of a measurement; an interrupted one is not complete.
 pub fn verdict(failed: bool, interrupted: bool) -> Exit {
     match (failed, interrupted) {
         (true, _) => Exit::Failed,
@@ -118,7 +118,7 @@ pub fn verdict(failed: bool, interrupted: bool) -> Exit {
     }
 }
 
-/// Runs something that can be watched and interrupted.
+/// Runs an action with a progress bar that can be interrupted.
 pub fn watched<T>(
     stop: &AtomicBool,
     run: impl FnOnce(Control<'_>) -> hsmux_token::Result<T>,
@@ -126,7 +126,7 @@ pub fn watched<T>(
     watched_steps(stop, |control, _| run(control))
 }
 
-/// The same of something that says what comes next.
+/// The same for an action that announces its steps.
 pub fn watched_steps<T>(
     stop: &AtomicBool,
     run: impl FnOnce(Control<'_>, &dyn Fn(&str)) -> hsmux_token::Result<T>,
@@ -138,7 +138,7 @@ pub fn watched_steps<T>(
     };
     let say = |step: &str| {
         if bar.is_hidden() {
-            // No terminal, but perhaps a log that somebody follows.
+            // Without a terminal the steps go to standard error, for logs.
             eprintln!("{step}");
         } else {
             bar.println(step);
@@ -158,7 +158,7 @@ fn show(bar: &ProgressBar, progress: &Progress) {
     if let Some(of) = progress.of {
         bar.set_length(of);
     } else if let Some(left) = progress.left {
-        // By time: as if so many were to come.
+        // Progress by time, converted to a count.
         let elapsed = progress.elapsed.as_millis().max(1);
         let left = u128::from(progress.done) * left.as_millis() / elapsed;
         bar.set_length(progress.done + u64::try_from(left).unwrap_or(u64::MAX / 2));
@@ -166,11 +166,11 @@ fn show(bar: &ProgressBar, progress: &Progress) {
     let first = bar.position() == 0;
     bar.set_position(progress.done);
     if first {
-        // What earlier runs did says nothing about what is left.
+        // Earlier runs do not affect the remaining time.
         bar.reset_eta();
     }
     let message = match progress.left {
-        // The bar has no estimate before something is done; with slow tokens that may take a while.
+        // The bar has no estimate before the first result, which slow tokens may take a while for.
         Some(left) if progress.done == 0 => format!("{doing}, {:.0} s left,", left.as_secs_f64()),
         _ => format!("{doing} {:.0}/s", progress.per_second()),
     };

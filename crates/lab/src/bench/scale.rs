@@ -20,7 +20,7 @@ use crate::exit::Exit;
 use crate::output;
 use crate::rest::Rest;
 
-/// How long members may take to prove their keys: a card with many takes minutes.
+/// How long proofs of keys may take: a card with many takes minutes.
 const PROVED_WITHIN: Duration = Duration::from_secs(600);
 
 /// Options of `hsmux bench scale`.
@@ -29,8 +29,8 @@ const PROVED_WITHIN: Duration = Duration::from_secs(600);
     hsmux bench scale\n  \
     hsmux bench scale --tokens 1,2,4 --concurrency 16 --html scale.html\n  \
     hsmux bench scale --kill-worker      # and no signature is lost\n\n\
-    Members of the running pool that do not take part in a step are parked meanwhile, and put back however it\n\
-    ends. That is asked for first.")]
+    Members of the running pool that are not part of a step are parked, and resumed at the end in any case.\n\
+    The command asks for confirmation first.")]
 pub struct Scale {
     /// Numbers of members [default: 1, 2, 4, ... and all]
     #[arg(long, value_delimiter = ',', value_name = "N,N,...")]
@@ -38,10 +38,10 @@ pub struct Scale {
     /// Kill a worker in the middle of the last step
     #[arg(long)]
     kill_worker: bool,
-    /// Do not ask before members are parked
+    /// Do not ask for confirmation before members are parked
     #[arg(long)]
     yes: bool,
-    /// Write a report with charts, one HTML file that needs no other
+    /// Write a report with charts to one self-contained HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
@@ -91,12 +91,12 @@ impl Scale {
             report.events.extend(event.clone());
         }
         let exit = self.publish(context, &report)?;
-        // What was measured is kept; but it does not show what was asked for.
+        // The results are kept, but do not include the requested failure.
         fate.map_err(|error| error.at("--kill-worker: no worker was killed"))?;
         Ok(exit)
     }
 
-    /// Asks, where it takes something from the pool's users.
+    /// Asks for confirmation if users of the pool are affected.
     fn agreed(
         &self,
         context: &Context,
@@ -146,14 +146,14 @@ impl Scale {
     }
 }
 
-/// The members that take part. Dropped, it puts back those that it parked.
+/// The members of the measurement. On drop it resumes those that it has parked.
 struct Crew {
     admin: AdminClient,
     names: Vec<String>,
 }
 
 impl Crew {
-    /// All members that serve now.
+    /// All members that are in service.
     fn assemble(admin: AdminClient) -> anyhow::Result<Self> {
         let mut crew = Self {
             admin,
@@ -185,7 +185,7 @@ impl Crew {
             .map_err(|failure| Error::pool(Kind::Invalid, failure.message))
     }
 
-    /// Lets the first so many serve, and no other.
+    /// Keeps the first `count` in service, and no others.
     fn only(&self, count: usize) -> hsmux_token::Result<()> {
         let states = self.status()?.members;
         for (at, name) in self.names.iter().enumerate() {
@@ -208,8 +208,8 @@ impl Crew {
         Ok(())
     }
 
-    /// Waits until the first so many serve with all that they hold: what comes back proves its keys first, which
-    /// takes some seconds on a card. Or until somebody interrupts.
+    /// Waits until the first `count` serve with all their keys, or for an interruption.
+    /// Resumed members prove their keys first, which takes some seconds on a card.
     fn settle(&self, count: usize, stop: &AtomicBool) -> hsmux_token::Result<()> {
         let names = &self.names[..count];
         let until = Instant::now() + PROVED_WITHIN;
@@ -232,8 +232,7 @@ impl Crew {
         self.only(self.names.len())
     }
 
-    /// Kills a worker of the last of so many members a second after the start, or so; what it did
-    /// is an event of the report.
+    /// Kills a worker of the last member about a second after the start, and returns that as an event of the report.
     fn kill_one(&self, members: usize, over: &AtomicBool) -> hsmux_token::Result<Event> {
         let failed = |why: String| Error::pool(Kind::Invalid, why);
         let start = Instant::now();
@@ -255,8 +254,8 @@ impl Crew {
         })
     }
 
-    /// The status at a moment of load: something has been served since the one before it. When
-    /// signatures are checked, nothing is.
+    /// The status under load: operations were served since the previous one. During checks of signatures there are
+    /// none.
     fn status_under_load(
         &self,
         not_before: Instant,
@@ -279,7 +278,7 @@ impl Crew {
     }
 }
 
-/// Whether a member serves, and proves nothing any more.
+/// Whether a member serves, and has finished its proofs.
 fn is_settled(status: &DaemonStatus, name: &str) -> bool {
     let mut members = status.members.iter();
     let serves = members.any(|member| member.name == name && member.state == "serving");

@@ -1,4 +1,4 @@
-//! What is measured: the pool through its daemon, the pool in this process, or a module directly.
+//! The target of a measurement: the pool through its daemon, the pool in this process, or a module directly.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use hsmux_token::{Secret, Token, Uri};
 use crate::context::Context;
 use crate::pin::PinArg;
 
-/// Options of `hsmux bench sign` and `burn-in` that choose it.
+/// Options of `hsmux bench sign` and `burn-in` for the target.
 #[derive(Args, Clone, Debug)]
 pub struct Target {
-    /// Past the pool: a token of this PKCS#11 module
+    /// Use a token of this PKCS#11 module, without the pool
     #[arg(long, value_name = "MODULE")]
     direct: Option<PathBuf>,
-    /// Which token of the module [default: the configuration's first member of this module]
+    /// The token of the module [default: the configuration's first member of this module]
     #[arg(long, value_name = "URI", requires = "direct")]
     token: Option<Uri>,
-    /// The pool within this process, without daemon
+    /// Run the pool within this process, without the daemon
     #[arg(long, conflicts_with = "direct")]
     embedded: bool,
     /// The PIN: file:PATH, env:NAME, fd:NUMBER or prompt [default: the configuration's]
@@ -32,21 +32,21 @@ pub struct Target {
     pin: Option<PinArg>,
 }
 
-/// Something that signs.
+/// An open target.
 #[derive(Clone)]
 pub struct Opened {
-    /// It.
+    /// The token.
     pub token: Arc<dyn Token>,
-    /// What reports call it.
+    /// Its name in reports.
     pub name: String,
-    /// Processes besides this one that work for it.
+    /// Its processes, besides this one.
     pub processes: Vec<u32>,
-    /// Looks behind it, where it is a pool.
+    /// Queries the pool's state, if it is a pool.
     pub look: Option<Arc<Look>>,
 }
 
 impl Target {
-    /// Connects to it; `callers` threads will use it.
+    /// Connects to the target for `callers` threads.
     pub fn open(&self, context: &Context, callers: usize) -> anyhow::Result<Opened> {
         let pin = self.pin.as_ref().map(|pin| pin.read("PIN")).transpose()?;
         match &self.direct {
@@ -60,7 +60,7 @@ impl Target {
     }
 }
 
-/// The pool through the daemon that runs.
+/// The pool through the running daemon.
 pub fn daemon(config: &Config, pin: Option<Secret>) -> anyhow::Result<Opened> {
     let token = connect(config, pin)?;
     let admin = &config.admin.socket.path;
@@ -75,7 +75,7 @@ pub fn daemon(config: &Config, pin: Option<Secret>) -> anyhow::Result<Opened> {
     })
 }
 
-/// The daemon's members and its process, for who may administer it.
+/// The daemon's members and process, if this user may administer it.
 fn behind_daemon(socket: &Path) -> Option<Behind> {
     let admin = AdminClient::connect(socket).ok()?;
     let Ok(Response::Status(status)) = admin.ask(&Request::Status) else {
@@ -104,7 +104,7 @@ pub fn embedded(config: &Config) -> anyhow::Result<Opened> {
     })
 }
 
-/// The pool's members; its processes descend from this one.
+/// The pool's members; its processes are descendants of this one.
 fn behind_pool(pool: &Pool) -> Behind {
     let mut behind = Behind::default();
     for seat in pool.status().seats {
@@ -123,7 +123,7 @@ fn behind_pool(pool: &Pool) -> Behind {
     behind
 }
 
-/// A token of a module, past the pool. PIN and token are the configuration's, if they are not given.
+/// A token of a module, without the pool. The PIN and the token are those of the configuration by default.
 pub fn direct(
     context: &Context,
     module: PathBuf,
@@ -151,7 +151,7 @@ pub fn direct(
         state: context.state()?,
         name: name.clone(),
         module,
-        // As any program calls it.
+        // Like other programs.
         copies: Some(false),
         member: None,
         uri: None,

@@ -20,12 +20,12 @@ use crate::output;
     hsmux bench tls https://127.0.0.1:8443/ -c 10 -r 100 -b --insecure --pid \"$(pidof nginx)\"\n  \
     hsmux bench tls https://www.example.org/ --follow -c 20 -d 5s --html wordpress.html\n  \
     hsmux bench tls https://www.example.org/ -c 256 --rate 80 --tls 1.3 --groups X25519 --resume 0.5\n\n\
-    The letters are siege's, and so is the meaning of the twelve figures.\n\
-    Exit code 1 when a request failed or was answered with an error.")]
+    Short options and the twelve figures are those of siege.\n\
+    Exit code 1 if a request failed or was answered with an error.")]
 pub struct Tls {
     /// The page: https://HOST/PATH
     url: String,
-    /// Users at the same time; with --rate: connections at the same time, at most
+    /// Concurrent users; with --rate: the maximum number of concurrent connections
     #[arg(
         long,
         short = 'c',
@@ -34,10 +34,10 @@ pub struct Tls {
         value_name = "N"
     )]
     users: usize,
-    /// Users think between two hits, for a random time up to this one
+    /// The maximum of the random time that users think between two hits
     #[arg(long, short = 'd', visible_alias = "delay", value_parser = time, default_value = "1s", value_name = "TIME")]
     think: Duration,
-    /// Users do not think: a burst
+    /// Let users not think: a burst
     #[arg(
         long,
         short = 'b',
@@ -45,10 +45,10 @@ pub struct Tls {
         conflicts_with = "think"
     )]
     burst: bool,
-    /// For so long; siege's 30S and 5M are read as well
+    /// The duration of the load, also in siege's form: 30S, 5M
     #[arg(long, short = 't', value_parser = time, default_value = "30s")]
     time: Duration,
-    /// So many hits of each user in place of a time
+    /// The number of hits of each user, in place of a duration
     #[arg(
         long,
         short = 'r',
@@ -57,16 +57,16 @@ pub struct Tls {
         conflicts_with = "time"
     )]
     hits: Option<u64>,
-    /// Start so many hits a second, whatever becomes of them [default: each user one after the other]
+    /// Hits to start per second, independent of earlier ones [default: each user makes one after the other]
     #[arg(long, value_name = "PER_SECOND", conflicts_with_all = ["think", "burst"])]
     rate: Option<f64>,
-    /// Ask for the page's images, scripts and style sheets as well, and follow redirections, on the same site
+    /// Request the page's images, scripts and style sheets as well, and follow redirections, on the same site
     #[arg(long)]
     follow: bool,
     /// The share of connections that offer an earlier session, from 0 to 1
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     resume: f64,
-    /// The one version of TLS, 1.2 or 1.3 [default: both]
+    /// The only version of TLS, 1.2 or 1.3 [default: both]
     #[arg(long = "tls", value_name = "VERSION")]
     only: Option<Version>,
     /// Groups of the key exchange, as in X25519:P-256 [default: BoringSSL's]
@@ -75,33 +75,33 @@ pub struct Tls {
     /// Signature algorithms, as in ecdsa_secp256r1_sha256:rsa_pss_rsae_sha256 [default: BoringSSL's]
     #[arg(long, value_name = "NAMES")]
     signatures: Option<String>,
-    /// The roots that the server's certificate leads to, PEM [default: the system's]
+    /// The roots for the server's certificate, PEM [default: the system's]
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Trust any server, whoever it is
+    /// Accept any server without authentication
     #[arg(long, conflicts_with = "ca")]
     insecure: bool,
     /// The server's name in the handshake (SNI) and in its certificate [default: the URL's host]
     #[arg(long, value_name = "NAME")]
     sni: Option<String>,
-    /// Connect to this HOST or HOST:PORT, whatever the URL's host resolves to
+    /// Connect to this HOST or HOST:PORT in place of the URL's host
     #[arg(long, value_name = "PLACE")]
     resolve: Option<String>,
-    /// How long one request may take
+    /// The deadline of one request
     #[arg(long, value_parser = time, default_value = "30s", value_name = "TIME")]
     timeout: Duration,
-    /// The same load before, of which nothing counts [default: none]
+    /// The duration of the same load before the measurement [default: none]
     #[arg(long, value_parser = time, value_name = "TIME")]
     warm_up: Option<Duration>,
-    /// A process to account for with all that descend from it, as the server's own; may be repeated
+    /// A process of the server to account for, with all its descendants; may be repeated
     #[arg(long, value_name = "PID", value_delimiter = ' ')]
     pid: Vec<u32>,
-    /// Write a report with a chart, one HTML file that needs no other
+    /// Write a report with a chart to one self-contained HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
-/// `30s`, and siege's `30S`.
+/// `30s`, or siege's `30S`.
 fn time(text: &str) -> Result<Duration, String> {
     parse_duration(&text.to_lowercase())
 }

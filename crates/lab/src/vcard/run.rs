@@ -24,10 +24,10 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::{output, progress};
 
-/// Where the other commands find the cards.
+/// The environment variable with the cards' folder, for the other commands.
 pub const FOLDER: &str = "HSMUX_VCARD";
 
-/// How long a command may take to end when it is asked to.
+/// How long a command may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(5);
 
 const WARNING: &str = "virtual cards are for tests: they protect nothing, keys and PINs lie open";
@@ -38,22 +38,22 @@ const WARNING: &str = "virtual cards are for tests: they protect nothing, keys a
     hsmux vcard run                                # 8 cards, until Ctrl+C\n  \
     hsmux vcard run --count 2 -- opensc-tool -l    # until the command ends, with its exit code\n  \
     hsmux vcard run --state ./cards --timing smartcard-hsm\n\n\
-    The cards have a pcscd of their own. What is printed to standard output is the environment that\n\
-    programs need to see them; a command has it already.")]
+    The cards have a separate pcscd. Standard output has the environment variables for programs that use\n\
+    them; COMMAND gets these variables automatically.")]
 pub struct Run {
-    /// How many cards: one pcscd takes 16
+    /// The number of cards, at most 16, the limit of pcscd
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
     count: u8,
 
-    /// How long the cards take: none, smartcard-hsm (as published), or a TOML file
+    /// Service times of the cards: none, smartcard-hsm (as published), or a TOML file
     #[arg(long, default_value = "none", value_name = "TIMING")]
     timing: String,
 
-    /// A folder that keeps the cards for the next time [default: they are new, and are forgotten]
+    /// A folder that stores the cards for later runs [default: new cards, discarded at the end]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
 
-    /// A command to run with these cards, and to end with
+    /// A command to run with these cards; they end with it
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -61,10 +61,10 @@ pub struct Run {
 impl Run {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let timing = self.timing()?;
-        // Before there is anything that would have to be taken down.
+        // Before anything exists that has to be taken down.
         let signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let waiting = progress::spinner("making cards and readers");
-        // Kept to the end: it is the lock of the folder.
+        // Kept until the end, because it is the folder's lock.
         let kept = match &self.state {
             Some(folder) => Shelf::open(folder)?,
             None => Shelf::none(),
@@ -108,7 +108,7 @@ impl Run {
     }
 }
 
-/// All that a program needs.
+/// The environment for programs that use the cards.
 fn environment(readers: &Readers) -> Vec<(&'static str, PathBuf)> {
     let mut variables = readers.environment().to_vec();
     variables.push((FOLDER, readers.folder().to_owned()));
@@ -132,11 +132,11 @@ fn print(context: &Context, readers: &Readers) -> anyhow::Result<()> {
             println!("export {name}={}", quoted(&value));
         }
     }
-    // Whoever reads this through a pipe waits for it.
+    // The reader of a pipe waits for this output.
     Ok(io::stdout().flush()?)
 }
 
-/// For a shell.
+/// Quotes a path for a shell.
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }
@@ -145,14 +145,14 @@ fn wait(mut signals: Signals) {
     signals.forever().next();
 }
 
-/// Runs the command to its end. Ctrl+C it gets itself, from the terminal; other signals end it with all that it has
-/// started.
+/// Runs the command to its end. The terminal sends Ctrl+C to the command as well; other signals end it and its
+/// descendants.
 fn with_command(
     command: &[OsString],
     environment: &[(&'static str, PathBuf)],
     mut signals: Signals,
 ) -> anyhow::Result<ExitStatus> {
-    // It ends with us, also when we are killed.
+    // It ends with this process, even if that is killed.
     let mut child = Command::new("setpriv")
         .args(["--pdeathsig", "TERM", "--"])
         .args(command)
@@ -174,7 +174,7 @@ fn with_command(
     Ok(status?)
 }
 
-/// Asks a process and all that descend from it to end, and ends them if they do not.
+/// Ends a process and its descendants: SIGTERM, then SIGKILL.
 fn end(process: Pid) {
     let family: Vec<_> = family(process).into_iter().filter_map(open).collect();
     let send = |signal| {

@@ -1,4 +1,4 @@
-//! A module's file as dlopen(3) gets it: as it is, or a copy, which is another module to it.
+//! A module's file for dlopen(3): the original, or a copy that dlopen(3) treats as another module.
 
 use std::fs::File;
 use std::io;
@@ -8,22 +8,22 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
-/// dlopen(3): is it loaded? The same number with glibc and musl.
+/// dlopen(3): find only what is loaded. The same value in glibc and musl.
 const RTLD_NOLOAD: i32 = 4;
 
-/// Bytes that memfd_create(2) takes of a name.
+/// The maximum length of a name for memfd_create(2).
 const NAME_MAX: usize = 249;
 
-/// What is loaded. To be dropped after the code is unloaded.
+/// The loaded file. Drop it only after the code is unloaded.
 pub(super) struct Image {
     path: PathBuf,
-    /// Open for as long as the code is loaded: dlopen(3) takes a path that it knows for what it has loaded from there,
-    /// and the next copy would have this number again.
+    /// Open while the code is loaded. dlopen(3) identifies loaded files by path,
+    /// and the next copy could get the same descriptor number.
     copy: Option<OwnedFd>,
 }
 
 impl Image {
-    /// The file itself: dlopen(3) answers with what it has loaded already.
+    /// The file itself: dlopen(3) returns the module that is already loaded from it.
     pub fn itself(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
@@ -31,13 +31,13 @@ impl Image {
         }
     }
 
-    /// A copy in memory (memfd_create(2)): its variables are its own, and begin anew. What it needs beside it must be
-    /// loaded already, for it is not found from where the copy is.
+    /// A copy in memory (memfd_create(2)) with variables of its own. Its libraries must be loaded already,
+    /// because dlopen(3) does not find them from the copy's path.
     pub fn copy(path: &Path) -> io::Result<Self> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let mut copy = File::from(memfd_create(called(path), flags)?);
         io::copy(&mut File::open(path)?, &mut copy)?;
-        // Code that runs does not change.
+        // Sealed, because the code of a running module must not change.
         fcntl_add_seals(
             &copy,
             SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL,
@@ -57,7 +57,7 @@ impl Drop for Image {
     fn drop(&mut self) {
         use libloading::os::unix::{Library, RTLD_LAZY};
         let Some(copy) = self.copy.take() else { return };
-        // SAFETY: with RTLD_NOLOAD nothing is loaded, so that no constructor runs.
+        // SAFETY: with RTLD_NOLOAD nothing is loaded, and no constructor runs.
         let loaded = unsafe { Library::open(Some(&self.path), RTLD_LAZY | RTLD_NOLOAD) };
         if loaded.is_ok() {
             // Some code cannot be unloaded.
@@ -66,7 +66,7 @@ impl Drop for Image {
     }
 }
 
-/// What the copy is called in /proc/self/maps: as its file, as far as there is room.
+/// The copy's name in /proc/self/maps: that of its file, as far as it fits.
 fn called(path: &Path) -> &[u8] {
     let path = path.as_os_str().as_bytes();
     path.get(path.len().saturating_sub(NAME_MAX)..)

@@ -1,5 +1,4 @@
-//! What is done with keys: sign, encrypt and their kin, and the making of keys
-//! (PKCS#11 3.0, sections 5.8 to 5.18).
+//! Uses of keys, and operations that create keys (PKCS#11 3.0, sections 5.8 to 5.18).
 
 use bytes::Bytes;
 use hsmux_token::ck::{
@@ -14,7 +13,7 @@ use super::{Handle, Library, Session, call, check, input};
 use crate::params::with_raw;
 use crate::template::Template;
 
-/// The two steps of a verb. In the standard all verbs have these types (C_Verify apart).
+/// The two functions of a verb. In the standard all verbs have these types, except C_Verify.
 pub(super) struct Steps {
     init: (&'static str, CK_C_SignInit),
     run: (&'static str, CK_C_Sign),
@@ -51,7 +50,7 @@ impl Steps {
         })?
     }
 
-    /// The second step, with room for the answer: the code, and the length written or needed.
+    /// Runs the second step with a buffer for the answer; returns the code, and the length written or needed.
     fn run(&self, session: Session, data: &[u8], room: &mut [u8]) -> (CK_RV, usize) {
         let Some(run) = self.run.1 else {
             return (CKR_FUNCTION_NOT_SUPPORTED, 0);
@@ -71,15 +70,15 @@ impl Steps {
     }
 }
 
-/// Room on the stack: any RSA or EC signature, and most texts.
+/// Buffer on the stack: enough for any RSA or EC signature, and for most texts.
 const SMALL: usize = 1024;
-/// How much longer than its input an answer is: padding and tag.
+/// How much longer an answer may be than its input: padding and tag.
 const MARGIN: usize = 64;
-/// How much longer no answer is; a length past it is a mistake of the module's.
+/// A greater difference in length is an error of the module.
 const LONGEST_MARGIN: usize = 1 << 16;
 
 impl Library {
-    /// The two calls of a verb.
+    /// Runs both calls of a verb.
     pub(crate) fn crypt(
         &self,
         session: Session,
@@ -92,7 +91,7 @@ impl Library {
         self.complete(session, verb, mechanism, key, data)
     }
 
-    /// The first of them.
+    /// Runs the first call.
     pub(crate) fn begin(
         &self,
         session: Session,
@@ -103,7 +102,7 @@ impl Library {
         Steps::of(verb, &self.functions).init(session, mechanism, key)
     }
 
-    /// The second. The answer's length is guessed, so that the usual call is one.
+    /// Runs the second call. The length of the answer is estimated, so that one call is usually enough.
     pub(crate) fn complete(
         &self,
         session: Session,
@@ -130,14 +129,14 @@ impl Library {
         }
         loop {
             if needed > most {
-                // Of the data, perhaps: the token is not taken out of service for it.
+                // The data may be the cause, so the token is not taken out of service.
                 return Err(Error::vendor(steps.run.0, CKR_FUNCTION_FAILED)
                     .at(format!("asks for a buffer of {needed} bytes")));
             }
             let mut room = vec![0; needed];
             let (mut code, mut len) = steps.run(session, data, &mut room);
             if code == CKR_OPERATION_NOT_INITIALIZED {
-                // Against the standard: the buffer that was too small ended the operation.
+                // Against the standard, the short buffer has ended the operation: start it again.
                 steps.init(session, mechanism, key)?;
                 (code, len) = steps.run(session, data, &mut room);
             }
@@ -275,7 +274,7 @@ impl Library {
         })?
     }
 
-    /// C_WrapKey. It is one call without state, so the length is asked for first.
+    /// C_WrapKey. The call has no state, so it asks for the length first.
     pub(crate) fn wrap(
         &self,
         session: Session,
@@ -296,7 +295,7 @@ impl Library {
         };
         let mut len = 0;
         wrap(std::ptr::null_mut(), &mut len)?;
-        // RSA-OAEP and its kin in some modules announce less than they write.
+        // Some modules announce less than they write, for example for RSA-OAEP.
         len = len.clamp(SMALL as u64, LONGEST_MARGIN as u64);
         let mut wrapped = vec![0; len as usize];
         wrap(wrapped.as_mut_ptr(), &mut len)?;

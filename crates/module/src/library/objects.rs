@@ -10,13 +10,13 @@ use hsmux_token::{Attribute, Attributes, Blob, Error, Result};
 use super::{Handle, Library, Session, call};
 use crate::template::Template;
 
-/// What C_FindObjects is asked for at once.
+/// The number of handles that one C_FindObjects asks for.
 const CHUNK: usize = 256;
-/// All attributes of an object have no more bytes: of a module's mistakes as much is read, the shortest first.
+/// A greater total length of an object's attributes is a module's error: only the shortest ones are read.
 const LONGEST: u64 = 1 << 24;
-/// No token has so many objects: a module that goes on is not asked further.
+/// More objects than any token has: the search ends.
 const MOST_FOUND: usize = 1 << 20;
-/// What no module sets a length to: the module did not come to this attribute.
+/// A length that no module sets, to recognise attributes that it skipped.
 const UNTOUCHED: u64 = u64::MAX - 1;
 
 impl Library {
@@ -64,11 +64,8 @@ impl Library {
         Ok(all)
     }
 
-    /// C_GetAttributeValue: those of `kinds` that the object has and shows.
-    ///
-    /// One call asks all lengths and one all values. The standard has every attribute answered for
-    /// itself, whatever the code of the call; for modules that stop at the first they lack, the
-    /// rest is asked one by one.
+    /// C_GetAttributeValue: those of `kinds` that the object has and shows. One call gets all lengths, one all values.
+    /// Against the standard some modules stop at the first missing attribute; the rest is then read one by one.
     pub(crate) fn attributes(
         &self,
         session: Session,
@@ -102,7 +99,7 @@ impl Library {
         let read = lengths.iter().zip(places).filter_map(|(attribute, place)| {
             let start = at;
             at += place;
-            // Shorter than announced is fine; longer, or unavailable by now, is not there.
+            // A value may be shorter than announced. If it is longer or unavailable, it is omitted.
             let len = usize::try_from(attribute.ulValueLen).ok()?;
             (len <= place).then(|| Attribute {
                 kind: attribute.type_,
@@ -112,7 +109,7 @@ impl Library {
         Ok(Attributes(read.collect()))
     }
 
-    /// One C_GetAttributeValue. That some attributes are sensitive or absent is no error.
+    /// One C_GetAttributeValue. Sensitive or missing attributes are no error.
     fn get_attributes(
         &self,
         session: Session,
@@ -134,7 +131,7 @@ impl Library {
         let Err(error) = done else { return Ok(()) };
         match error.code() {
             Some(CKR_ATTRIBUTE_SENSITIVE | CKR_ATTRIBUTE_TYPE_INVALID) => {
-                // The only one that was asked is the one that is not there.
+                // The only requested attribute is missing.
                 if let [one] = attributes {
                     one.ulValueLen = CK_UNAVAILABLE_INFORMATION;
                 }
@@ -187,7 +184,7 @@ impl Library {
     }
 }
 
-/// Leaves out attributes that are not there, and the longest ones where all are longer than [`LONGEST`].
+/// Drops missing attributes, and the longest ones if the total exceeds [`LONGEST`].
 fn leave_out_longest(lengths: &mut Vec<CK_ATTRIBUTE>) {
     lengths.retain(|a| a.ulValueLen <= LONGEST);
     while lengths.iter().map(|a| a.ulValueLen).sum::<u64>() > LONGEST
@@ -205,7 +202,7 @@ fn asked(kind: u64) -> CK_ATTRIBUTE {
     }
 }
 
-/// What makes one object takes a template and a place for the handle.
+/// Runs a call that takes a template and returns a handle.
 pub(super) fn made(
     template: &mut Template,
     make: impl FnOnce(*mut CK_ATTRIBUTE, u64, *mut Handle) -> Result<()>,

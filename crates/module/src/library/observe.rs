@@ -1,12 +1,11 @@
-//! Says which call comes next: when a module crashes or hangs while it starts, the name of the
-//! call is all that is left to tell.
+//! Reports each call before it is made: if a module crashes or hangs at its start, only the name of the call remains.
 
 use std::sync::OnceLock;
 
 static OBSERVER: OnceLock<fn(&'static str)> = OnceLock::new();
 
-/// Names each vendor's call before it is made, in this process from now on; those that only use a
-/// key apart, which are the hot path. The first observer stays.
+/// Calls `observer` with the name of each call before it is made, except uses of keys (the hot path).
+/// Only the first observer of a process counts.
 pub fn observe(observer: fn(&'static str)) {
     let _ = OBSERVER.set(observer);
 }

@@ -1,4 +1,4 @@
-//! Enciphering and deciphering in parts (PKCS#11 3.0, sections 5.8 and 5.10).
+//! Encryption and decryption in parts (PKCS#11 3.0, sections 5.8 and 5.10).
 
 use hsmux_token::ck::{
     CK_C_Sign, CK_C_SignFinal, CK_FUNCTION_LIST, CKR_DEVICE_ERROR, CKR_FUNCTION_NOT_SUPPORTED,
@@ -10,7 +10,7 @@ use super::{Library, Session, announce, check, input};
 /// More than the longest block of a cipher.
 const ROOM: usize = 64;
 
-/// The calls that follow C_EncryptInit or C_DecryptInit. In the standard both verbs have these types.
+/// The calls after C_EncryptInit or C_DecryptInit. In the standard both verbs have these types.
 struct Parts {
     update: (&'static str, CK_C_Sign),
     last: (&'static str, CK_C_SignFinal),
@@ -32,7 +32,7 @@ impl Parts {
 }
 
 impl Library {
-    /// After [`Self::begin`] the next whole blocks, which have to come back at once: `room` is as long as `data`.
+    /// After [`Self::begin`]: whole blocks, which must be returned at once. `room` is as long as `data`.
     pub(crate) fn next_part(
         &self,
         session: Session,
@@ -52,7 +52,7 @@ impl Library {
         all_of_it(name, len, room.len())
     }
 
-    /// The end, when nothing is left over.
+    /// Ends an operation without remaining data.
     pub(crate) fn end_parts(&self, session: Session, verb: Verb) -> Result<()> {
         let (name, Some(last)) = Parts::of(verb, &self.functions).last else {
             return Err(Error::vendor("C_EncryptFinal", CKR_FUNCTION_NOT_SUPPORTED));

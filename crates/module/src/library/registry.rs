@@ -1,4 +1,4 @@
-//! One [`Library`] for each file and process, counted; the last to leave finalises it.
+//! One [`Library`] for each file and process, counted; the last reference finalises it.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -13,28 +13,28 @@ use hsmux_token::{Error, Kind, Result};
 use super::image::Image;
 use super::{Library, unloadable};
 
-/// A share in a loaded module.
+/// A reference to a loaded module.
 pub(crate) struct LibraryRef {
     library: Option<Arc<Library>>,
     place: Arc<Place>,
 }
 
-/// Where a module is, or will be; its lock is held while the module starts or ends, which may hang:
-/// other modules do not wait for it.
+/// The slot of a module. Its lock is held while the module starts or ends, which may hang; other modules have other
+/// locks.
 #[derive(Default)]
 struct Place(Mutex<Option<Loaded>>);
 
 struct Loaded {
     library: Arc<Library>,
     users: usize,
-    /// C_Initialize does not survive fork(2): a child starts anew (PKCS#11 2.40, section 2.3).
+    /// C_Initialize does not survive fork(2): a child starts again (PKCS#11 2.40, section 2.3).
     process: u32,
 }
 
 static PLACES: LazyLock<Mutex<HashMap<PathBuf, Arc<Place>>>> = LazyLock::new(Mutex::default);
 
 impl LibraryRef {
-    /// Loads the module, or shares the one that is loaded.
+    /// Loads the module, or shares the loaded one.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let path = verified(path)?;
         let place = Arc::clone(PLACES.lock().entry(path.clone()).or_default());
@@ -56,7 +56,7 @@ impl LibraryRef {
         })
     }
 
-    /// Loads a copy of the module beside the one that is loaded, and shares it with nobody.
+    /// Loads an unshared copy of the module beside the loaded one.
     pub(crate) fn beside(path: &Path) -> Result<Self> {
         let path = &verified(path)?;
         let image = Image::copy(path).map_err(|error| {
@@ -70,8 +70,8 @@ impl LibraryRef {
     }
 }
 
-/// Where a module is, if no other user can change it. dlopen(3) would search a bare name in folders that nobody has
-/// verified, and its code runs before anybody can see what was found.
+/// Verifies that no other user can change the module. dlopen(3) would search unverified folders for a bare name,
+/// and run the code that it finds.
 fn verified(path: &Path) -> Result<PathBuf> {
     TrustedOwner::RootOrSelf.verify(path).map_err(|error| {
         let is_bare = path
@@ -87,7 +87,7 @@ fn verified(path: &Path) -> Result<PathBuf> {
 }
 
 impl Loaded {
-    /// Puts down what the first user has loaded.
+    /// Stores the library of the first user.
     fn first(place: &mut Option<Self>, library: Library) -> Arc<Library> {
         let library = Arc::new(library);
         *place = Some(Self {
@@ -102,7 +102,7 @@ impl Loaded {
 impl Deref for LibraryRef {
     type Target = Library;
     fn deref(&self) -> &Library {
-        // Taken out in drop only.
+        // Taken out only in drop.
         self.library.as_ref().expect("a share holds its library")
     }
 }
@@ -113,7 +113,7 @@ impl Drop for LibraryRef {
         let mine = self.library.take();
         let Some(loaded) = &mut *place else { return };
         if loaded.process != std::process::id() {
-            // A child of fork: the parent's module is not ours to end.
+            // After fork(2) the child must not finalise the parent's module.
             std::mem::forget(mine);
             return;
         }

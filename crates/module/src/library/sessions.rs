@@ -9,7 +9,7 @@ use hsmux_token::ck::{
 use super::{Library, Session, Slot, call, input};
 
 impl Library {
-    /// C_OpenSession: for reading and writing where the token allows it.
+    /// C_OpenSession: read-write if the token permits it.
     pub(crate) fn open_session(&self, slot: Slot) -> Result<Session> {
         let open = |flags| {
             let mut session = 0;
@@ -34,7 +34,7 @@ impl Library {
         unsafe { call!(self, C_CloseSession(session)) }
     }
 
-    /// C_GetSessionInfo: whether the user is logged in, by this session or another of this process.
+    /// C_GetSessionInfo: whether the user is logged in, by any session of this process.
     pub(crate) fn logged_in(&self, session: Session) -> Result<bool> {
         let mut info = CK_SESSION_INFO::default();
         // SAFETY: a place for one structure.
@@ -42,7 +42,7 @@ impl Library {
         Ok([CKS_RO_USER_FUNCTIONS, CKS_RW_USER_FUNCTIONS].contains(&info.state))
     }
 
-    /// C_Login; without a PIN the token asks for it at its own PIN pad.
+    /// C_Login; without a PIN the token reads it on its own PIN pad.
     pub(crate) fn login(
         &self,
         session: Session,
@@ -60,7 +60,7 @@ impl Library {
         unsafe { call!(self, C_Logout(session)) }
     }
 
-    /// C_InitPIN: the security officer, who is logged in, sets the user's PIN.
+    /// C_InitPIN: the logged-in security officer sets the user's PIN.
     pub(crate) fn init_pin(&self, session: Session, pin: &[u8]) -> Result<()> {
         // SAFETY: the PIN with its length.
         unsafe { call!(self, C_InitPIN(session, input(pin), pin.len() as u64)) }

@@ -8,7 +8,7 @@ use hsmux_token::{MechanismInfo, Result};
 use super::{Library, Slot, call, input};
 
 impl Library {
-    /// C_GetSlotList: slots with a token in them.
+    /// C_GetSlotList: slots with a token.
     pub(crate) fn slots(&self) -> Result<Vec<Slot>> {
         list(|place, len| {
             // SAFETY: `place` is null or has room for `len` ids.
@@ -48,7 +48,7 @@ impl Library {
         })?;
         kinds.sort_unstable();
         kinds.dedup();
-        // A module that lists what it cannot describe does not offer it.
+        // A mechanism without a description is not offered.
         let described = kinds.into_iter().filter_map(|kind| {
             let mut info = CK_MECHANISM_INFO::default();
             // SAFETY: a place for one structure.
@@ -75,10 +75,10 @@ impl Library {
     }
 }
 
-/// More slots or mechanisms than any module has: a length past it is a mistake of the module's.
+/// More slots or mechanisms than any module has: a greater number is an error of the module.
 const MOST: u64 = 1 << 16;
 
-/// The standard's way to give a list: its length, then the list, which may have grown meanwhile.
+/// Gets a list by the standard's convention: first its length, then the list, which may have grown meanwhile.
 fn list(get: impl Fn(*mut u64, *mut u64) -> Result<()>) -> Result<Vec<u64>> {
     let mut room = 0;
     get(std::ptr::null_mut(), &raw mut room)?;

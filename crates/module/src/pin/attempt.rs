@@ -9,7 +9,7 @@ use crate::Options;
 use crate::library::{Library, Session, Slot};
 use crate::slots::described;
 
-/// Logs the user in, if the token has a login and nobody in this process has done it.
+/// Logs in, if the token has a login and this process is not logged in yet.
 pub(crate) fn login(
     library: &Library,
     slot: Slot,
@@ -24,12 +24,12 @@ pub(crate) fn login(
         return Ok(());
     }
     let mut journal = Journal::open(&options.state, &token)?;
-    // The module forgets a login with the last session, so this is true of our process only.
+    // The module ends the login with the last session, so this holds only for this process.
     if library.logged_in(session)? {
         return Ok(());
     }
     let pin = options.pin.as_ref().map(hsmux_token::Secret::expose);
-    // Read under the lock: another process may just have used up a try.
+    // Read under the lock: another process may just have used a try.
     let token = described(&library.token_info(slot)?);
     let attempt = Attempt::new(&token, options.command_name(), User::User, pin);
     match attempt.run(&mut journal, || library.login(session, CKU_USER, pin)) {
@@ -40,7 +40,7 @@ pub(crate) fn login(
 
 /// A call that shows a PIN to a token.
 pub(crate) struct Attempt<'a> {
-    /// What commands know the token by.
+    /// The token's name in commands.
     name: &'a str,
     user: User,
     pin: Option<&'a [u8]>,
@@ -49,7 +49,7 @@ pub(crate) struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    /// `token` with its flags as they are now, under the journal's lock.
+    /// `token` must have its current flags, read under the journal's lock.
     pub(crate) fn new(token: &TokenInfo, name: &'a str, user: User, pin: Option<&'a [u8]>) -> Self {
         Self {
             name,
@@ -60,7 +60,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// The call sets another PIN in place of this one.
+    /// Marks a call that replaces this PIN by another.
     pub(crate) fn that_sets_another(self) -> Self {
         Self {
             judge: Verdict::of_change,
@@ -68,7 +68,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Runs the call if the rules allow it, with the journal written before and after.
+    /// Runs the call if the rules permit it, and records it before and after.
     pub(crate) fn run(
         self,
         journal: &mut Journal,
@@ -96,7 +96,7 @@ impl<'a> Attempt<'a> {
             Verdict::Untouched => journal.restore(&mac, before),
             Verdict::Unknown => journal.write(user, &mac, Outcome::Unknown, full),
         };
-        // What was begun is on disk; without its outcome it is tried once more at most.
+        // The attempt is on disk; without its outcome the PIN is tried once more at most.
         if let Err(e) = written {
             tracing::warn!("the outcome of a login is not on record: {e}");
         }

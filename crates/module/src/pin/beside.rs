@@ -1,4 +1,4 @@
-//! PINs that are shown to a token beside PKCS#11: the same records, the same rules.
+//! PINs that are shown to a token without PKCS#11, with the same records and rules.
 
 use std::path::Path;
 
@@ -7,11 +7,8 @@ use hsmux_token::{Result, TokenInfo};
 use super::store::Folder;
 use super::{Attempt, Journal, Outcome, Record, User};
 
-/// Runs `call`, which shows a PIN to a token, unless the breaker holds it back. An error of it that
-/// carries a CK_RV says by that what became of the PIN, as C_Login's does; any other: nobody knows.
-///
-/// The record is that of the serial number, whatever module it was made through; `token` names a new
-/// one. The token's retry counter is the caller's to look at.
+/// Runs `call`, which shows a PIN, unless the breaker refuses. An error with a CK_RV counts as that of C_Login;
+/// others leave the outcome unknown. Records are found by serial number. The caller checks the retry counter.
 pub fn show(
     state: &Path,
     token: &TokenInfo,
@@ -24,7 +21,7 @@ pub fn show(
     Attempt::new(&TokenInfo::default(), &name, user, Some(pin)).run(&mut journal, call)
 }
 
-/// Writes down that the token has this PIN: it was just given to it.
+/// Records the PIN that the token was just given.
 pub fn learn(state: &Path, token: &TokenInfo, user: User, pin: &[u8]) -> Result<()> {
     let mut journal = journal(state, token)?;
     let mac = journal.mac(user, Some(pin))?;

@@ -1,4 +1,4 @@
-//! What is on record about one token's PINs, while its lock is held.
+//! The record of one token's PINs, while its lock is held.
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,7 +9,7 @@ use super::store::{Folder, read};
 use super::{Outcome, Record, User, Version};
 use hsmux_state::FileLock;
 
-/// A token's record, locked for this process.
+/// A token's record, locked by this process.
 pub(crate) struct Journal {
     folder: Folder,
     path: PathBuf,
@@ -44,24 +44,24 @@ impl Journal {
         &self.record
     }
 
-    /// The name of a PIN in the record.
+    /// The identifier of a PIN in the record.
     pub(crate) fn mac(&self, user: User, pin: Option<&[u8]>) -> Result<String> {
         self.folder.version(&self.token, user, pin)
     }
 
-    /// What is known of a PIN, by its MAC.
+    /// The entry of a PIN, by its MAC.
     pub(crate) fn version(&self, mac: &str) -> Option<&Version> {
         self.record.pins.iter().find(|v| v.mac == mac)
     }
 
-    /// Whether the token has taken a PIN after another one was used last.
+    /// Whether the token accepted a PIN after the last use of another.
     pub(crate) fn is_right_since(&self, mac: &str, other: &str) -> bool {
         let pins = self.record.pins.iter();
         let mut later = pins.skip_while(|v| v.mac != other);
         later.any(|v| v.mac == mac && v.outcome == Outcome::Succeeded)
     }
 
-    /// Writes what becomes of a PIN, and makes it the last that was used.
+    /// Records the outcome of a PIN, as the one used last.
     pub(crate) fn write(
         &mut self,
         user: User,
@@ -81,14 +81,14 @@ impl Journal {
         })
     }
 
-    /// Puts a version back as it was: nothing has happened to it after all.
+    /// Restores an entry after a call without effect.
     pub(crate) fn restore(&mut self, mac: &str, before: Option<Version>) -> Result<()> {
         self.record.pins.retain(|v| v.mac != mac);
         self.record.pins.extend(before);
         self.save()
     }
 
-    /// Releases every version that is held; whether there was one.
+    /// Releases every held PIN; returns whether there was one.
     pub(crate) fn release(&mut self) -> Result<bool> {
         let held = self.record.pins.iter_mut().filter(|v| v.is_held());
         let released = held
@@ -112,7 +112,7 @@ impl Journal {
 }
 
 impl Record {
-    /// The token as far as the record knows it.
+    /// The token's data, from the record.
     pub(super) fn token_info(&self) -> TokenInfo {
         TokenInfo {
             manufacturer: self.manufacturer.clone(),

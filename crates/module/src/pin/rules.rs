@@ -1,18 +1,18 @@
-//! When a PIN may be tried, and what a token's answer means. No I/O here.
+//! Decides when a PIN may be tried, and interprets a token's answer. No I/O.
 
 use hsmux_token::ck::*;
 use hsmux_token::{Error, Result, TokenFlags};
 
 use super::{Outcome, Record, User, Version};
 
-/// What a token says of its retry counter.
+/// The token's report of its retry counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Counter {
-    /// No wrong PIN since the last right one.
+    /// No wrong PIN since the last correct one.
     Full,
     /// CKF_USER_PIN_COUNT_LOW: at least one wrong PIN.
     Low,
-    /// CKF_USER_PIN_FINAL_TRY: another wrong PIN locks it.
+    /// CKF_USER_PIN_FINAL_TRY: the next wrong PIN locks it.
     FinalTry,
     /// CKF_USER_PIN_LOCKED.
     Locked,
@@ -41,10 +41,10 @@ impl Counter {
     }
 }
 
-/// The begin of a URI. It names a card or a token that is not a member.
+/// The start of a URI, which names a card or a token that is not a member.
 const CARD: &str = "pkcs11:";
 
-/// Why a PIN is not tried.
+/// The reason why a PIN is not tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Hold {
     Locked,
@@ -55,7 +55,7 @@ pub(super) enum Hold {
 }
 
 impl Hold {
-    /// For people: why a PIN is not tried, and what to do. `name` is what commands know the token by.
+    /// The message: the reason and the next command. `name` is the token's name in commands.
     pub(super) fn explained(self, name: &str) -> String {
         let why = match self {
             Self::Locked => "the token's PIN is locked",
@@ -71,10 +71,10 @@ impl Hold {
         format!("{why}; {}", self.advice(name))
     }
 
-    /// For people: what to do.
+    /// The next command for the operator.
     pub(super) fn advice(self, name: &str) -> String {
         let is_card = name.starts_with(CARD);
-        // Shells split a URI with several attributes.
+        // Quoted, because a shell splits a URI with several attributes.
         let name = if is_card {
             format!("'{name}'")
         } else {
@@ -102,12 +102,8 @@ impl Hold {
     }
 }
 
-/// Whether a PIN may be tried now.
-///
-/// A low counter stops a PIN that has never been right, with three exceptions: a person has released
-/// it; C_SetPIN to it was begun; or the counter was full when this machine's own last attempt was
-/// refused, which alone explains it, and the PIN has been corrected since. None of them can reach
-/// the last try, which is a person's, with the vendor's own tool.
+/// Decides whether a PIN may be tried now. A low counter stops a PIN that never succeeded, unless it was released,
+/// was being set, or corrects this host's own refusal, which found the counter full. The last try is never taken.
 pub(super) fn hold(
     record: &Record,
     user: User,
@@ -130,29 +126,29 @@ pub(super) fn hold(
     }
 }
 
-/// Whether the last attempt on record is a refusal that found the counter full.
+/// Whether the last attempt was refused, and the counter was full before.
 fn own_refusal(record: &Record, user: User) -> bool {
     let mut tried = record.pins.iter().rev().filter(|v| v.user == user);
     let last = tried.find(|v| v.outcome != Outcome::Held);
     last.is_some_and(|v| v.outcome == Outcome::Refused && v.counter_was_full)
 }
 
-/// What a call that uses a PIN has shown about it.
+/// The result of a call with a PIN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
-    /// The token took the PIN.
+    /// The token accepted the PIN.
     Right,
-    /// The token refused it, or calls it impossible.
+    /// The token refused it, or its form.
     Wrong,
-    /// The call ended before it came to the PIN.
+    /// The call failed before the token checked the PIN.
     Untouched,
-    /// Nobody knows.
+    /// Unknown.
     Unknown,
 }
 
 impl Verdict {
-    /// Only codes that the standard gives for the state of the application, before a PIN is looked
-    /// at, count as untouched. A general or a device error may come after a wrong PIN was counted.
+    /// Only codes that the standard defines for the application's state, before a PIN is checked, count as untouched.
+    /// General and device errors may follow a counted wrong PIN.
     pub(super) fn of(result: &Result<()>) -> Self {
         let Err(error) = result else {
             return Self::Right;
@@ -179,7 +175,7 @@ impl Verdict {
         }
     }
 
-    /// Of C_SetPIN: what it says of a PIN's form is of the new one.
+    /// For C_SetPIN: an error about a PIN's form concerns the new one.
     pub(super) fn of_change(result: &Result<()>) -> Self {
         match result {
             Err(error) if is_about_new_pin(error) => Self::Untouched,
@@ -188,8 +184,7 @@ impl Verdict {
     }
 }
 
-/// Whether a call that sets a PIN has refused the new one: these codes are for nothing else (PKCS#11 2.40, section
-/// 5.1.6).
+/// Whether a call refused the new PIN: these codes have no other meaning (PKCS#11 2.40, section 5.1.6).
 pub(crate) fn is_about_new_pin(error: &Error) -> bool {
     matches!(error.code(), Some(CKR_PIN_INVALID | CKR_PIN_LEN_RANGE))
 }

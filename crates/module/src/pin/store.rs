@@ -1,4 +1,4 @@
-//! The files of the breaker: a folder, the key of the MACs, one record and one lock for each token.
+//! Files of the breaker: the folder, the key of the MACs, and a record and a lock for each token.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -14,21 +14,21 @@ use zeroize::Zeroizing;
 
 use super::{Record, User};
 
-/// How long a login waits for those of other processes.
+/// How long a login waits for other processes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// `pins` in the state folder.
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    /// Creates it where it is missing.
+    /// Opens the folder; creates it if missing.
     pub(super) fn open(state: &Path) -> Result<Self> {
         let path = state.join("pins");
         hsmux_state::private_folder(&path).map_err(|e| unwritable(&path, &e))?;
         Ok(Self(path))
     }
 
-    /// All records; a file that cannot be read is an error, not an absence.
+    /// Lists all records. An unreadable file is an error, never a missing record.
     pub(super) fn list(&self) -> Result<Vec<Record>> {
         let entries = std::fs::read_dir(&self.0).map_err(|e| unwritable(&self.0, &e))?;
         let mut records = Vec::new();
@@ -42,7 +42,7 @@ impl Folder {
         Ok(records)
     }
 
-    /// The file of a token. A token without a serial number is told from others by its label.
+    /// The file of a token. Without a serial number the label distinguishes it.
     pub(super) fn file_of(&self, token: &TokenInfo) -> PathBuf {
         let label = if token.serial.is_empty() {
             &token.label
@@ -80,14 +80,14 @@ impl Folder {
         })
     }
 
-    /// Replaces a record, durably: it is either the old one or the new one after any crash.
+    /// Replaces a record durably: after a crash it is either the old or the new one.
     pub(super) fn write(path: &Path, record: &Record) -> Result<()> {
         let text = serde_json::to_vec_pretty(record)
             .map_err(|e| unwritable(path, &std::io::Error::other(e)))?;
         hsmux_state::replace(path, &text, 0o600).map_err(|e| unwritable(path, &e))
     }
 
-    /// The MAC that stands for a PIN. Without a PIN: the token's own PIN pad.
+    /// The MAC of a PIN, or of the token's own PIN pad.
     pub(super) fn version(
         &self,
         token: &TokenInfo,
@@ -117,7 +117,7 @@ impl Folder {
         Ok(hex::encode(&mac.finalize().into_bytes()[..16]))
     }
 
-    /// The key of the MACs, random, made at first use; of two processes that make one the first wins.
+    /// The random key of the MACs, created at first use. If two processes create one, the first wins.
     fn key(&self) -> Result<Zeroizing<[u8; 32]>> {
         let path = self.0.join("key");
         let get = || {
@@ -126,8 +126,8 @@ impl Folder {
                 Ok(bytes) => bytes.as_slice().read_exact(&mut key[..])?,
                 Err(e) if e.kind() == ErrorKind::NotFound => {
                     random(&mut key[..])?;
-                    // Others may make one at the same time: threads of this process, and processes of other
-                    // containers that have its number.
+                    // Other threads, and processes of other containers with the same process id, may create one at the
+                    // same time.
                     let mut name = [0; 8];
                     random(&mut name)?;
                     let draft = path.with_extension(format!("new-{}", hex::encode(name)));
@@ -152,7 +152,7 @@ fn random(bytes: &mut [u8]) -> std::io::Result<()> {
     getrandom::fill(bytes).map_err(|e| std::io::Error::other(e.to_string()))
 }
 
-/// The record in a file, if there is one.
+/// Reads the record in a file, if there is one.
 pub(super) fn read(path: &Path) -> Result<Option<Record>> {
     match std::fs::read(path) {
         Ok(text) => match serde_json::from_slice(&text) {

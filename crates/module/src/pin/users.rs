@@ -1,7 +1,5 @@
-//! Records of workers that have a user of their own: in a folder of this user, for it can write no other.
-//!
-//! A module that is taken over can put links there, to files that root alone may change. So root looks into it with the
-//! rights of the folder's owner.
+//! Records of workers with a user of their own, in that user's folder.
+//! A compromised module could link there to root's files, so root reads it with the rights of the folder's owner.
 
 use std::fs;
 use std::io::{Error as IoError, ErrorKind};
@@ -17,12 +15,12 @@ use super::store::unwritable;
 
 const USERS: &str = "users";
 
-/// The state folder of workers that a user has, within the daemon's.
+/// The state folder of workers with this user, within the daemon's.
 pub fn state_of_user(state: &Path, user: &str) -> PathBuf {
     state.join(USERS).join(user)
 }
 
-/// All such folders that there are: for root everybody's, for another daemon its own user's.
+/// All such folders: of every user for root, else only the daemon's own.
 pub(super) fn states(state: &Path) -> Result<Vec<PathBuf>> {
     let users = state.join(USERS);
     let entries = match fs::read_dir(&users) {
@@ -41,8 +39,8 @@ pub(super) fn states(state: &Path) -> Result<Vec<PathBuf>> {
     Ok(states)
 }
 
-/// Does some work in a folder with the file system rights of its owner (setfsuid(2)), on a thread of its own. Its path is
-/// one for which the owner needs no access to the folders above.
+/// Runs some work in a folder with its owner's file system rights (setfsuid(2)), on a separate thread.
+/// The folder's path needs no access to the folders above.
 pub(super) fn as_owner<T: Send>(
     folder: &Path,
     work: impl FnOnce(&Path) -> Result<T> + Send,
@@ -56,7 +54,7 @@ pub(super) fn as_owner<T: Send>(
     let as_owner = || {
         setfsgid(gid);
         setfsuid(uid);
-        // It reports no failure, but the user of before.
+        // setfsuid(2) reports no failure, only the previous user.
         if setfsuid(uid) != uid {
             return Err(failed(ErrorKind::PermissionDenied.into()));
         }
@@ -72,7 +70,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder that is another user's where root runs the test.
+    /// A folder of another user, if root runs the test.
     fn of_another() -> (tempfile::TempDir, Uid) {
         let folder = tempfile::tempdir().unwrap();
         let own = Uid::effective();
@@ -95,7 +93,7 @@ mod tests {
         as_owner(folder.path(), write).unwrap();
         let record = fs::metadata(folder.path().join("record")).unwrap();
         assert_eq!(record.uid(), owner.as_raw());
-        // This thread is as it was.
+        // This thread keeps its user.
         let own = tempfile::tempdir().unwrap();
         let uid = fs::metadata(own.path()).unwrap().uid();
         assert_eq!(uid, Uid::effective().as_raw());

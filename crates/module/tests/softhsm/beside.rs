@@ -1,4 +1,4 @@
-//! A module that is in the process once more, as a copy.
+//! A second copy of a module in the process.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,12 +10,12 @@ use hsmux_token::{Kind, Mechanism, Verb};
 use crate::fixture::{Run, ec_pair, options, token};
 use crate::keys::with;
 
-/// Whether the kernel calls something a copy of SoftHSM's module, whose folder may be a link.
+/// Recognises the name of a copy of SoftHSM's module in /proc; the module's folder may be a link.
 fn is_copy(name: &str) -> bool {
     name.contains("/memfd:/usr/lib/") && name.contains("/libsofthsm2.so")
 }
 
-/// How many copies are mapped, and how many are open.
+/// The number of mapped copies, and of open ones.
 fn copies() -> (usize, usize) {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let mapped = maps.lines().filter(|line| is_copy(line));
@@ -38,7 +38,7 @@ fn a_copy_of_a_module_serves_on_its_own_and_leaves_nothing() {
     let mut serving = beside();
     signs(&serving);
     signs(&first);
-    // Were it the same module, this would end the sessions of both.
+    // If both were the same module, this would end the sessions of both.
     drop(first);
     for _ in 0..5 {
         signs(&serving);

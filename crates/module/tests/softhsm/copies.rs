@@ -1,4 +1,4 @@
-//! Keys in use are copied as session objects, and looked at again.
+//! Keys in use are copied as session objects, and checked again.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ fn sign(key: ObjectId) -> Operation {
     with(Verb::Sign, key, Mechanism::plain(CKM_ECDSA), &[7; 32])
 }
 
-/// Uses the key until there is a copy of it.
+/// Uses the key until it has a copy.
 fn copied(token: &ModuleToken, key: ObjectId) {
     copied_by(token, &sign(key));
 }
@@ -33,7 +33,7 @@ fn copied_by(token: &ModuleToken, used: &Operation) {
     }
 }
 
-/// Uses the key until it is refused, which is a tenth of a second.
+/// Uses the key until it is refused, within a tenth of a second.
 fn refused(token: &ModuleToken, key: ObjectId) -> hsmux_token::Error {
     let end = Instant::now() + Duration::from_secs(5);
     loop {
@@ -93,7 +93,7 @@ fn a_key_that_another_process_deletes_is_used_no_longer() {
     assert_eq!(refused(&token, key).kind(), Kind::UnknownObject);
 }
 
-/// Nobody uses it any more, so nobody would look at it again.
+/// Without further uses, only a scan notices the missing key.
 #[test]
 fn a_look_around_the_token_ends_the_copy_of_a_key_that_is_gone() {
     let label = "copies-lost";
@@ -111,7 +111,7 @@ fn a_look_around_the_token_ends_the_copy_of_a_key_that_is_gone() {
     assert_eq!(more, 0, "the other one is still there");
 }
 
-/// Here the other one is another login to the token in this process.
+/// The other process is a second login to the token in this one.
 #[test]
 fn a_key_that_may_sign_no_more_does_not() {
     let label = "copies-changed";
@@ -131,7 +131,7 @@ fn a_key_that_may_sign_no_more_does_not() {
     );
 }
 
-/// Its copy may still not, and is not the key.
+/// The copy still refuses it, unlike the key.
 #[test]
 fn what_a_key_may_do_by_now_it_does_at_once() {
     let label = "copies-allowed";

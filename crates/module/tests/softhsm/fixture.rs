@@ -1,4 +1,4 @@
-//! Tokens to test with.
+//! Tokens for tests.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -15,7 +15,7 @@ pub const MODULE: &str = "/usr/lib/softhsm/libsofthsm2.so";
 pub const PIN: &str = "a-user-pin";
 pub const SO_PIN: &str = "an-so-pin";
 
-/// The folder that SoftHSM keeps its tokens in, and the breaker its records.
+/// The folder of SoftHSM's tokens and of the breaker's records.
 fn folder() -> &'static Path {
     static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
@@ -28,7 +28,7 @@ fn folder() -> &'static Path {
             tokens.display()
         );
         std::fs::write(&conf, text).unwrap();
-        // SAFETY: every test comes by here before it does anything else, and waits for the first.
+        // SAFETY: every test calls this first, and waits for the first caller.
         unsafe { std::env::set_var("SOFTHSM2_CONF", conf) };
         folder
     });
@@ -39,7 +39,7 @@ pub fn state() -> PathBuf {
     folder().join("state")
 }
 
-/// How a test opens the token that has its name.
+/// The options for the token with a test's name.
 pub fn options(label: &str) -> Options {
     Options {
         module: MODULE.into(),
@@ -110,7 +110,7 @@ impl Run for ModuleToken {
     }
 }
 
-/// A template for a key on the token.
+/// A template for a token key.
 pub fn on_token(id: u8) -> Attributes {
     Attributes::default()
         .with_flag(CKA_TOKEN, true)
@@ -141,7 +141,7 @@ pub fn ec_pair(id: u8) -> Operation {
     ec_pair_of(on_token(id))
 }
 
-/// Both halves with these attributes and those of such keys.
+/// A key pair whose halves have these attributes and the usual ones.
 pub fn ec_pair_of(half: Attributes) -> Operation {
     Operation::GeneratePair {
         mechanism: Mechanism::plain(CKM_EC_KEY_PAIR_GEN),

@@ -1,4 +1,4 @@
-//! What keys do.
+//! Uses of keys.
 
 use hsmux_software::{PublicKey, digest};
 use hsmux_token::ck::*;
@@ -19,7 +19,7 @@ pub fn with(verb: Verb, key: ObjectId, mechanism: Mechanism, data: &[u8]) -> Ope
     }
 }
 
-/// The mechanism with a parameter where it needs one.
+/// The mechanism, with a parameter if it needs one.
 fn ready(kind: u64, hash: Hash) -> Mechanism {
     let pss = [CKM_RSA_PKCS_PSS].contains(&kind)
         || entry(kind)
@@ -106,7 +106,7 @@ fn a_secret_key_enciphers_and_deciphers() {
         (CKM_AES_CTR, ctr, 0),
         (CKM_AES_GCM, gcm, 16),
     ] {
-        // Shorter and longer than the buffer on the stack.
+        // Below and above the size of the buffer on the stack.
         for len in [0, 16, 960, 976, 992, 1024, 70_000 / 16 * 16] {
             let mechanism = Mechanism {
                 kind,
@@ -115,7 +115,7 @@ fn a_secret_key_enciphers_and_deciphers() {
             let clear = vec![0x42; len];
             let text = token.bytes(with(Verb::Encrypt, key.id, mechanism.clone(), &clear));
             let text = match text {
-                // SoftHSM enciphers nothing only where there is padding or a tag.
+                // SoftHSM encrypts empty input only with padding or a tag.
                 Err(_) if len == 0 && longer == 0 => continue,
                 text => text.unwrap(),
             };
@@ -170,7 +170,7 @@ fn what_a_token_does_not_take_is_known_before_there_are_data() {
         params: Params::Oaep(oaep),
     };
     let code = |result: Result<Outcome>| result.map(drop).map_err(|error| error.code());
-    // SoftHSM 2.6.1 takes SHA-1 alone, and keys of HMAC that are as long as the hash.
+    // SoftHSM 2.6.1 supports only SHA-1, and HMAC keys as long as the hash.
     for _ in 0..5 {
         let decrypt = |mechanism| code(begin(Verb::Decrypt, key.into(), mechanism));
         assert_eq!(decrypt(oaep(Oaep::sha1())), Ok(()));
@@ -178,7 +178,7 @@ fn what_a_token_does_not_take_is_known_before_there_are_data() {
         let sign = |kind| code(begin(Verb::Sign, hmac, Mechanism::plain(kind)));
         assert_eq!(sign(CKM_SHA256_HMAC), Err(Some(CKR_KEY_SIZE_RANGE)));
     }
-    // Nothing stays active in the sessions that work.
+    // No operation stays active in the sessions.
     let data = vec![1; 32].into();
     let sign = Operation::Use {
         verb: Verb::Sign,

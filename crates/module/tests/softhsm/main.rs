@@ -1,4 +1,4 @@
-//! [`ModuleToken`] on real tokens: SoftHSM, one configuration for this process, a token for each test.
+//! [`ModuleToken`] on SoftHSM: one configuration for the process, one token for each test.
 #![allow(unsafe_code)]
 
 mod beside;

@@ -1,4 +1,4 @@
-//! A token's objects: their names, and what is known of them when they change.
+//! Names of a token's objects, and updates when they change.
 
 use std::cell::RefCell;
 
@@ -101,7 +101,7 @@ thread_local! {
     static CALLS: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The vendor's calls of this name that a piece of work makes on this thread.
+/// Counts calls of this vendor function by a piece of work on this thread.
 pub fn calls_of(name: &str, work: impl FnOnce()) -> usize {
     observe(|call| CALLS.with_borrow_mut(|calls| calls.push(call)));
     CALLS.take();

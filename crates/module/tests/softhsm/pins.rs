@@ -21,7 +21,7 @@ fn a_wrong_pin_is_refused_and_a_corrected_one_serves() {
     }
     let record = hsmux_module::pin::list(&state()).unwrap();
     let record = record.iter().find(|r| r.label == "wrong-pin").unwrap();
-    // The one that initialised it, and the wrong one.
+    // The PIN that initialised it, and the wrong one.
     assert_eq!(
         record.pins.last().unwrap().outcome,
         hsmux_module::pin::Outcome::Refused

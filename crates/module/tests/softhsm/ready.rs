@@ -1,4 +1,4 @@
-//! Signatures that are expected.
+//! Prepared signatures.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ fn sign(key: ObjectId, n: u8) -> Operation {
     with(Verb::Sign, key, Mechanism::plain(CKM_ECDSA), &[n; 32])
 }
 
-/// As a worker does it, which says afterwards that it has nothing to do.
+/// Executes like a worker, then prepares like an idle one.
 fn work(token: &ModuleToken, operation: &Operation) -> (Result<Vec<u8>>, Option<Instant>) {
     let mut answer = None;
     token.execute_all(&[(operation.clone(), soon())], &mut |_, result| {
@@ -25,7 +25,7 @@ fn work(token: &ModuleToken, operation: &Operation) -> (Result<Vec<u8>>, Option<
     (signed, token.make_ready(operation))
 }
 
-/// Until one is ready.
+/// Repeats until a signature is prepared.
 fn expect(token: &ModuleToken, operation: &Operation) -> Instant {
     let end = soon();
     loop {
@@ -36,7 +36,7 @@ fn expect(token: &ModuleToken, operation: &Operation) -> Instant {
     }
 }
 
-/// How many that have waited for their time are ended.
+/// Counts the prepared signatures that end after their time.
 fn let_go(token: &ModuleToken, until: Instant) -> usize {
     while Instant::now() < until {
         std::thread::yield_now();
@@ -56,7 +56,7 @@ fn a_signature_that_was_expected_is_made_where_it_was_begun() {
     token.execute_all(&[(sign(key, 9), soon())], &mut |_, result| {
         signed = Some(result.unwrap().into_bytes().unwrap());
     });
-    // The one that was expected: none is left to be let go.
+    // It was the prepared one: none is left to end.
     assert_eq!(let_go(&token, until), 0);
     let raw = Mechanism::plain(CKM_ECDSA);
     public.verify(&raw, &[9; 32], &signed.unwrap()).unwrap();
@@ -84,7 +84,7 @@ fn a_key_that_is_destroyed_signs_no_more() {
     assert_eq!(refused.kind(), Kind::UnknownObject, "{refused}");
 }
 
-/// One that comes in between is served, and the session of the one that waits is not in its way.
+/// Another operation is served in between; a prepared session does not block it.
 #[test]
 fn another_operation_may_come_first() {
     let token = token("expected-other");
@@ -95,7 +95,7 @@ fn another_operation_may_come_first() {
     }
 }
 
-/// More keys than may wait at once: those that nobody has asked for in time make room, also where there is no pause.
+/// More keys than prepared signatures: expired ones make room, even without a pause.
 #[test]
 fn a_fifth_key_is_expected_once_others_have_waited_for_their_time() {
     let token = token("expected-many");

@@ -1,4 +1,4 @@
-//! Session objects: derived keys, and public keys that others are wrapped under.
+//! Session objects: derived keys, and public keys for wrapping.
 
 use hsmux_token::ck::*;
 use hsmux_token::{
@@ -75,7 +75,7 @@ fn a_session_key_that_wants_its_pin_for_each_use_does_not_blame_the_token() {
         assert_eq!(error.scope(), Scope::Request, "{error}");
         assert_eq!(error.kind(), Kind::Unsupported, "{error}");
     }
-    // The sessions that it left are replaced: other keys sign as before.
+    // Its sessions are replaced: other keys still sign.
     let other = token.made(ec_pair(1)).remove(1);
     for _ in 0..5 {
         sign(other.object.id.into()).unwrap();
@@ -147,7 +147,7 @@ fn keys_travel_wrapped_between_tokens() {
                 .with_flag(CKA_ENCRYPT, true),
         })
         .remove(0);
-    // The same name, by the same check value.
+    // The same name, because of the same check value.
     assert_eq!(arrived.object.id, key.object.id);
     assert_eq!(arrived.object.id.class, Class::SECRET_KEY);
 }

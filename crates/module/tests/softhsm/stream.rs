@@ -1,4 +1,4 @@
-//! Operations of several callers at once, and one after the other.
+//! Operations of several callers at once, and in sequence.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ fn all(token: &ModuleToken, operations: Vec<Operation>) -> Vec<Result<Bytes>> {
     answers.into_iter().map(Option::unwrap).collect()
 }
 
-/// Lengths about a block, another IV for each, both mechanisms, two keys, and others in between.
+/// Lengths around a block, different IVs, both mechanisms, two keys, and other operations in between.
 #[test]
 fn together_they_get_what_each_gets_alone() {
     let token = token("together");
@@ -77,7 +77,7 @@ fn encrypt(key: ObjectId, iv: u8, data: &[u8]) -> Operation {
     with(Verb::Encrypt, key, mechanism, data)
 }
 
-/// Streams go on over rounds, whatever comes in between, and also in a token with one session.
+/// Streams continue over rounds, whatever comes in between, also with one session.
 #[test]
 fn a_text_that_comes_alone_joins_a_stream() {
     for sessions in [1, 2] {
@@ -110,12 +110,12 @@ fn a_text_that_comes_alone_joins_a_stream() {
                 assert_eq!(all(&token, vec![sign]).remove(0).unwrap().len(), 64);
             }
         });
-        // A text that came alone has joined a stream.
+        // A single text has joined a stream.
         assert!(updates > 2 * pairs, "{updates} with {sessions} sessions");
     }
 }
 
-/// One after the other they begin a stream; one now and then has an operation of its own.
+/// Texts in quick succession start a stream; an occasional text runs alone.
 #[test]
 fn a_text_that_soon_follows_another_begins_a_stream() {
     let token = token("streams-alone");
@@ -133,7 +133,7 @@ fn a_text_that_soon_follows_another_begins_a_stream() {
     }
 }
 
-/// Texts that come alone begin the next one, when the one before has lived its time.
+/// Single texts start the next stream when the previous one has expired.
 #[test]
 fn a_stream_is_followed_by_another() {
     let token = token("streams-follow");
@@ -180,7 +180,7 @@ fn a_key_that_another_process_deletes_is_used_no_longer_than_a_stream() {
     assert_eq!(error.kind(), Kind::UnknownObject, "{error}");
 }
 
-/// Not even for as long as a stream may live.
+/// Not even for the life of a stream.
 #[test]
 fn a_key_that_is_destroyed_here_is_used_no_more() {
     let token = token("stream-of-a-key");

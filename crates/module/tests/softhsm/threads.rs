@@ -5,7 +5,7 @@ use hsmux_token::{Kind, Mechanism, ObjectRef, Operation, Token, Verb};
 
 use crate::fixture::{Run, ec_pair, ec_pair_of, on_token, token};
 
-/// A lock taken in two orders would end in errors: nobody gets a session any more.
+/// Locks in inconsistent order would end in errors: no session would become free.
 #[test]
 fn readers_makers_and_users_do_not_wait_for_each_other() {
     let token = token("busy");

@@ -1,4 +1,4 @@
-//! What a token is, and what is asked of it without keys.
+//! Data of a token, and requests without keys.
 
 use hsmux_module::{ModuleToken, Options, slots};
 use hsmux_token::ck::*;

@@ -1,4 +1,4 @@
-//! Work that a test has done by another process, because it is to die there.
+//! Work in a child process that a test can kill.
 
 use std::process::{Child, Command};
 
@@ -7,7 +7,7 @@ use hsmux_token::{Secret, Token};
 
 use crate::fixture::{StandIn, private, sign, soon};
 
-/// What another process does; it ends with success if the work does.
+/// The child's work; it exits with success if the work succeeds.
 #[derive(Clone, Copy)]
 pub enum Work {
     /// Logs in.
@@ -20,7 +20,7 @@ pub enum Work {
 
 const TASK: &str = "HSMUX_TEST_TASK";
 
-/// Starts the work, with a PIN, in another process.
+/// Starts the work with a PIN in a child process.
 pub fn start(standin: &StandIn, work: Work, pin: &str) -> Child {
     let task = match work {
         Work::Open => "open",
@@ -37,12 +37,12 @@ pub fn start(standin: &StandIn, work: Work, pin: &str) -> Child {
         .unwrap()
 }
 
-/// Does it, and tells whether it succeeded.
+/// Runs it to its end; returns whether it succeeded.
 pub fn succeeds(standin: &StandIn, work: Work, pin: &str) -> bool {
     start(standin, work, pin).wait().unwrap().success()
 }
 
-/// The entry of the other process; among the tests themselves there is no task.
+/// The entry point of the child process; in a normal test run it has no task.
 #[test]
 fn another_process_does_its_task() {
     let Ok(task) = std::env::var(TASK) else {

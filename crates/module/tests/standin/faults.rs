@@ -1,4 +1,4 @@
-//! A module that fails in every way we know.
+//! A module with every kind of fault that we know.
 
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -93,10 +93,10 @@ fn a_buffer_that_no_answer_needs_is_an_error_of_its_own_call() {
     use_ec().unwrap();
 }
 
-/// A key that only its token can name has one name for all workers of a member. Each member has another.
+/// A key that only its token can name has the same name for all workers of a member, and another in each member.
 #[test]
 fn workers_of_a_member_without_a_serial_number_name_its_keys_alike() {
-    // Nor can a check value be computed, by ECB or CBC.
+    // A check value cannot be computed either, by ECB or CBC.
     let standin = StandIn::new("serial = ' '\nno_check_value = true\nlacks = [0x1081, 0x1082]");
     let key = |name: &str, member: &str| {
         let options = Options {
@@ -173,10 +173,10 @@ fn a_token_with_few_sessions_gets_by() {
     }
 }
 
-/// Whoever asks what a token takes holds no session that others need.
+/// Requests for the token's data take no session from other work.
 #[test]
 fn a_token_is_asked_in_the_sessions_that_it_has() {
-    // A token with one session says at the step that follows what it refuses.
+    // A token with one session refuses mechanisms only at the following step.
     for (most, is_asked) in [(1, false), (2, true), (3, true), (0, true)] {
         let standin = StandIn::new(&format!("sessions = {most}"));
         let token = standin.open("1234").unwrap();
@@ -278,7 +278,7 @@ fn a_service_time_is_kept_to() {
             });
         }
     });
-    // One after the other, whoever asks.
+    // One after the other, for any caller.
     assert!(start.elapsed() >= Duration::from_millis(40));
 }
 
@@ -319,7 +319,7 @@ fn a_parameter_that_is_not_of_its_mechanism_does_not_reach_the_module() {
         let refused = used(verb, kind, params);
         assert_eq!(refused, Some(CKR_MECHANISM_PARAM_INVALID), "{kind:x}");
     }
-    // What a vendor has defined does nothing but sign.
+    // Vendor-defined mechanisms only sign.
     let refused = used(Verb::Encrypt, CKM_VENDOR_DEFINED, Params::None);
     assert_eq!(refused, Some(CKR_MECHANISM_INVALID));
 }
@@ -356,7 +356,7 @@ fn what_is_no_module_or_has_no_token_says_so() {
     assert!(problem(standin.with_pin("1234")).contains("it has no token"));
 }
 
-/// dlopen(3) would find it, in a folder that nobody has verified.
+/// dlopen(3) would find it, in an unverified folder.
 #[test]
 fn a_module_is_not_searched_for() {
     let options = Options {

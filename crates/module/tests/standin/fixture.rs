@@ -1,4 +1,4 @@
-//! A copy of the stand-in module, and what it has been told.
+//! A copy of the stand-in module, and its settings.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -41,7 +41,7 @@ impl StandIn {
         std::fs::rename(new, self.folder.path().join("libtoken.so.toml")).unwrap();
     }
 
-    /// How to open it with a PIN.
+    /// The options to open it with a PIN.
     pub fn with_pin(&self, pin: &str) -> Options {
         Options {
             module: self.module(),
@@ -60,7 +60,7 @@ impl StandIn {
         ModuleToken::open(self.with_pin(pin))
     }
 
-    /// The PINs that were shown to the token, one line for each, without the process.
+    /// The PINs that the token has seen, one line for each, without the process id.
     pub fn shown(&self) -> Vec<String> {
         let log = self.folder.path().join("token/token.log");
         let log = std::fs::read_to_string(log).unwrap_or_default();
@@ -115,7 +115,7 @@ pub fn soon() -> Instant {
     Instant::now() + Duration::from_secs(120)
 }
 
-/// Looks until it is so.
+/// Polls until the condition holds.
 pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     let deadline = soon();
     while !so() {

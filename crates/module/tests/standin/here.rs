@@ -1,4 +1,4 @@
-//! Short work on the thread that asks for it, and what becomes of it when it turns out long.
+//! Short work on the caller's thread, and its fate if it turns out to be long.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -10,7 +10,7 @@ use hsmux_token::{Batch, Done, Kind, Operation, Request, Result, Token};
 
 use crate::fixture::{StandIn, private, sign, soon, until};
 
-/// Which thread has answered, and what.
+/// The answering thread, and its answer.
 type Told = Receiver<(ThreadId, Result<()>)>;
 
 fn submit_here(token: &ModuleToken, operation: &Operation) -> Told {
@@ -70,7 +70,7 @@ fn who_asked_is_told_when_a_token_is_given_up_that_hangs_on_their_thread() {
     let mut answers = told.recv_timeout(Duration::from_secs(60)).unwrap();
     let (thread, answer) = answers.pop().unwrap();
     assert!(answers.is_empty(), "told twice");
-    // By who has given it up, while its own thread hung in the module.
+    // By the thread that aborted it, while its own hung in the module.
     assert_ne!(thread, asking.join().unwrap());
     assert_eq!(answer.unwrap_err().kind(), Kind::Lost);
 }

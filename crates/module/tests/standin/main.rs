@@ -1,6 +1,5 @@
-//! [`hsmux_module::ModuleToken`] on a stand-in module with faults on order.
-//!
-//! Each test has a copy of the module under a name of its own, so that all live in one process.
+//! [`hsmux_module::ModuleToken`] on a stand-in module with configurable faults.
+//! Each test has a copy of the module under a name of its own, so that all run in one process.
 
 mod child;
 mod faults;

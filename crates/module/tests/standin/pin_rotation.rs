@@ -1,4 +1,4 @@
-//! A PIN is changed, and the change may be broken off.
+//! Changes of a PIN that may be interrupted.
 
 use hsmux_module::{change_pin, init_pin};
 use hsmux_token::{Kind, Secret};
@@ -16,7 +16,7 @@ fn a_changed_pin_replaces_the_old_one() {
     standin.open("1234").unwrap();
     change_pin(&standin.with_pin("1234"), &secret("new-pin")).unwrap();
     let shown = standin.shown().len();
-    // The old one is known to be wrong: it costs no try.
+    // The old PIN is known to be wrong: it costs no try.
     assert_eq!(
         standin.open("1234").map(|_| ()).unwrap_err().kind(),
         Kind::PinHeld

@@ -38,7 +38,7 @@ fn a_wrong_pin_is_shown_once() {
     }
     assert_eq!(standin.shown(), ["C_Login user wrong"]);
 
-    // Corrected: the counter is low, but our own one refusal explains that.
+    // The PIN was corrected: this host's own refusal alone explains the low counter.
     standin.open("1234").unwrap();
     assert_eq!(
         standin.shown(),
@@ -126,7 +126,7 @@ fn after_a_second_crash_in_a_row_a_person_is_asked() {
     standin.open("1234").unwrap();
 }
 
-/// It may have become another PIN meanwhile, on a token that does not tell its counter.
+/// It may have changed meanwhile, on a token that does not report its counter.
 #[test]
 fn a_pin_that_was_right_before_is_held_after_an_unknown_answer() {
     for code in [0x5, 0x6, 0x30, 0xe1] {
@@ -188,7 +188,7 @@ fn the_last_try_is_a_persons() {
     standin.set("pin_flags = \"locked\"");
     held(standin.open("1234"));
     assert_eq!(standin.shown().len(), 1);
-    // Somebody has logged in with the vendor's tool.
+    // An operator has logged in with the vendor's tool.
     standin.set("");
     standin.open("1234").unwrap();
 }
@@ -206,7 +206,7 @@ fn without_a_record_there_is_no_login() {
     assert!(standin.shown().is_empty());
 }
 
-/// A daemon with a user of its own reads what a command of root's has written down.
+/// The daemon reads, with a user of its own, records that root's command wrote.
 #[test]
 fn records_belong_to_the_owner_of_the_state_folder() {
     let standin = StandIn::new("");

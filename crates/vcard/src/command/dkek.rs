@@ -7,12 +7,12 @@ use crate::dkek::Dkek;
 use crate::state::State;
 use crate::timing::Operation;
 
-/// Algorithm of WRAP KEY, which a key with a list of algorithms must allow.
+/// Algorithm of WRAP KEY; a key with a list of algorithms must include it.
 const WRAP: u8 = 0x92;
 /// Algorithm of UNWRAP KEY.
 const UNWRAP: u8 = 0x93;
 
-/// IMPORT DKEK SHARE, or without data the state of the DKEK.
+/// IMPORT DKEK SHARE; without data it returns the state of the DKEK.
 pub fn import_share(chip: &mut Chip, command: &Command) -> Outcome {
     let support = Status::INSTRUCTION_NOT_SUPPORTED;
     if chip.memory.state().dkek.is_none() {
@@ -29,7 +29,7 @@ pub fn import_share(chip: &mut Chip, command: &Command) -> Outcome {
 /// WRAP KEY: a key as a blob under the DKEK.
 pub fn wrap(chip: &mut Chip, command: &Command) -> Outcome {
     if (command.p1, command.p2) == (0, WRAP) {
-        // The device's own key stays where it is.
+        // The device's own key cannot be exported.
         return Err(Status::NOT_LOGGED_IN.into());
     }
     if command.p2 != WRAP {
@@ -39,7 +39,7 @@ pub fn wrap(chip: &mut Chip, command: &Command) -> Outcome {
     let dkek = complete(state)?;
     let record = state.key(command.p1)?;
     if !record.allows(WRAP) || record.uses.is_some() {
-        // A copy of a key with a use counter would be a way around the counter.
+        // A copy would circumvent the key's use counter.
         return Err(Status::CONDITIONS_NOT_SATISFIED.into());
     }
     let blob = dkek.wrap(record).ok_or(Status::EXECUTION_ERROR)?;
@@ -47,7 +47,7 @@ pub fn wrap(chip: &mut Chip, command: &Command) -> Outcome {
     Ok(Response::ok(blob))
 }
 
-/// UNWRAP KEY: from a blob in the command, or from the file where newer hosts have put it.
+/// UNWRAP KEY: from a blob in the command, or from a file, as newer hosts do.
 pub fn unwrap(chip: &mut Chip, command: &Command) -> Outcome {
     if command.p2 != UNWRAP || command.p1 == 0 {
         return Err(Status::WRONG_PARAMETERS.into());
@@ -73,7 +73,7 @@ pub fn unwrap(chip: &mut Chip, command: &Command) -> Outcome {
     Ok(done())
 }
 
-/// The key that keys leave and enter under; a card without DKEK does not know these commands.
+/// The DKEK; a card without one does not know these commands.
 fn complete(state: &State) -> Result<Dkek<'_>, Status> {
     let shares = state.dkek.as_ref();
     shares.ok_or(Status::INSTRUCTION_NOT_SUPPORTED)?.complete()

@@ -3,20 +3,20 @@ use hsmux_smartcard::{Command, Response, Status, tlv};
 use super::done;
 use crate::chip::{Chip, DEVICE_CERTIFICATES, Outcome};
 
-/// First byte of the identifiers of keys; the second is the key's id.
+/// First byte of the file identifiers of keys; the second is the key's id.
 pub const KEYS: u16 = 0xCC;
-/// First byte of the identifiers of certificates and requests of keys.
+/// First byte of the file identifiers of keys' certificates and requests.
 pub const REQUESTS: u16 = 0xCE;
-/// Where hosts put a wrapped key before UNWRAP KEY.
+/// The file into which hosts write a wrapped key before UNWRAP KEY.
 pub const WRAPPED_KEY: u16 = 0x2F10;
 /// EF.TokenInfo (ISO/IEC 7816-15, section 8.10).
 pub const TOKEN_INFO: u16 = 0x2F03;
-/// First byte of the identifiers of data that only the user reads.
+/// First byte of the file identifiers of data that only the user may read.
 const PROTECTED: u16 = 0xCD;
-/// First bytes of the identifiers of files that hosts make: descriptions of keys, certificates and
-/// data, CA certificates, protected data, certificates of keys, data.
+/// First bytes of file identifiers that hosts may create: descriptions of keys, certificates and data,
+/// CA certificates, protected data, certificates of keys, data.
 const WRITABLE: [u16; 7] = [0xC4, 0xC8, 0xC9, 0xCA, PROTECTED, REQUESTS, 0xCF];
-/// Files longer than this do not exist: an offset has two bytes.
+/// The maximum length of a file: an offset has two bytes.
 const LONGEST: usize = 0x8000;
 
 /// ENUMERATE OBJECTS: the identifiers of keys and files.
@@ -57,8 +57,8 @@ pub fn read_binary(chip: &mut Chip, command: &Command) -> Outcome {
     })
 }
 
-/// UPDATE BINARY with odd instruction (section 11.3.5): from the beginning it makes the file, or its
-/// content, new; further on it overwrites and appends.
+/// UPDATE BINARY with odd instruction (section 11.3.5). At offset 0 it replaces the file, creating it if missing;
+/// at others it overwrites and appends.
 pub fn update_binary(chip: &mut Chip, command: &Command) -> Outcome {
     let id = target(chip, command)?;
     if !WRITABLE.contains(&(id >> 8)) && ![TOKEN_INFO, WRAPPED_KEY].contains(&id) {
@@ -115,7 +115,7 @@ pub fn identifier(data: &[u8]) -> Option<u16> {
     Some(u16::from_be_bytes(data.try_into().ok()?))
 }
 
-/// The length of a file, or of what stands for a key's; `None` if there is none.
+/// The length of a file, or of a key's placeholder.
 pub fn size(chip: &Chip, id: u16) -> Option<usize> {
     let state = chip.memory.state();
     match id >> 8 {
@@ -124,7 +124,7 @@ pub fn size(chip: &Chip, id: u16) -> Option<usize> {
     }
 }
 
-/// The file that P1 and P2 name, or the current one.
+/// The file of P1 and P2, or the current one.
 fn target(chip: &Chip, command: &Command) -> Result<u16, Status> {
     match u16::from_be_bytes([command.p1, command.p2]) {
         0 => chip.session.current.ok_or(Status::FILE_NOT_FOUND),

@@ -14,8 +14,8 @@ use crate::timing::Operation;
 /// Derivation of an EC key from another.
 const EC_DERIVE: u8 = 0x98;
 
-/// GENERATE ASYMMETRIC KEY PAIR (ISO/IEC 7816-8, section 5.1): answers a signed request for the public
-/// key, which is also in the file of the key's certificate, for hosts that do not ask for an answer.
+/// GENERATE ASYMMETRIC KEY PAIR (ISO/IEC 7816-8, section 5.1): returns a signed request for the public key,
+/// and writes it to the file of the key's certificate for hosts that read it there.
 pub fn key_pair(chip: &mut Chip, command: &Command) -> Outcome {
     let holder = cvc::holder(&chip.memory.state().serial);
     let template = Template::parse(&command.data, holder.as_bytes()).ok_or(Status::WRONG_DATA)?;
@@ -30,7 +30,7 @@ pub fn key_pair(chip: &mut Chip, command: &Command) -> Outcome {
     Ok(Response::ok(request))
 }
 
-/// GENERATE SYMMETRIC KEY: AES, P2 says of which size.
+/// GENERATE SYMMETRIC KEY: AES; P2 is the size.
 pub fn secret_key(chip: &mut Chip, command: &Command) -> Outcome {
     let len = match command.p2 {
         0xB0 => 16,
@@ -48,7 +48,7 @@ pub fn secret_key(chip: &mut Chip, command: &Command) -> Outcome {
     Ok(done())
 }
 
-/// DERIVE EC KEY: the private scalar plus a number of the host's, modulo the order, is a new key.
+/// DERIVE EC KEY: the new key is the private scalar plus a number from the host, modulo the order.
 pub fn derive(chip: &mut Chip, command: &Command) -> Outcome {
     let Some((&EC_DERIVE, addend)) = command.data.split_first() else {
         return Err(Status::WRONG_DATA.into());
@@ -73,7 +73,7 @@ pub fn derive(chip: &mut Chip, command: &Command) -> Outcome {
     Ok(done())
 }
 
-/// Keys have ids from 1 on, each only once.
+/// Key ids start at 1 and are unique.
 fn new_id(chip: &Chip, id: u8) -> Result<(), Status> {
     if id == 0 {
         return Err(Status::WRONG_PARAMETERS);
@@ -81,7 +81,7 @@ fn new_id(chip: &Chip, id: u8) -> Result<(), Status> {
     chip.free_key_id(id)
 }
 
-/// Reads the conditions of use: 90 a counter, 91 algorithms. 92, a key domain, has only the number 0.
+/// Reads the conditions of use: 90 is a counter, 91 algorithms. 92, a key domain, must be 0.
 fn conditions(record: KeyRecord, data: &[u8]) -> Result<KeyRecord, Status> {
     let field = |tag| tlv::find(data, tag).ok().map(|field| field.value);
     let uses = match field(0x90).map(<[u8; 4]>::try_from) {
@@ -99,7 +99,7 @@ fn conditions(record: KeyRecord, data: &[u8]) -> Result<KeyRecord, Status> {
     })
 }
 
-/// Keeps key and request together, and answers the request.
+/// Stores key and request together; returns the request.
 fn store(
     chip: &mut Chip,
     id: u8,

@@ -11,19 +11,19 @@ use crate::state::{Pin, State};
 const TRANSPORT: u16 = 0x0002;
 /// Tries of the SO-PIN.
 const SO_TRIES: u8 = 15;
-/// Tries of the user PIN where the host names none, and at most.
+/// Default and maximum tries of the user PIN.
 const TRIES: u8 = 3;
 const MAX_TRIES: u8 = 10;
 
-/// INITIALIZE DEVICE: erases keys and files and sets the PINs, all or nothing. On a card that has a
-/// SO-PIN, 82 must be that.
+/// INITIALIZE DEVICE: erases keys and files and sets the PINs, atomically.
+/// If the card has an SO-PIN, field 82 must be that.
 pub fn initialize(chip: &mut Chip, command: &Command) -> Outcome {
     let field = |tag| find(&command.data, tag).ok().map(|field| field.value);
     if [0x93, 0x95, 0x96]
         .into_iter()
         .any(|tag| field(tag).is_some())
     {
-        // Authentication with public keys or fingerprints.
+        // Authentication with public keys or fingerprints is not supported.
         return Err(Status::FUNCTION_NOT_SUPPORTED.into());
     }
     let options = match field(0x80) {
@@ -66,7 +66,7 @@ pub fn initialize(chip: &mut Chip, command: &Command) -> Outcome {
     Ok(done())
 }
 
-/// A wrong SO-PIN is 6985 here, not 63Cx; the counter goes down all the same.
+/// A wrong SO-PIN is 6985 here, not 63Cx; the counter decreases anyway.
 fn wrong_so_pin(halt: Halt) -> Halt {
     match halt {
         Halt::Status(status) if status != Status::PIN_BLOCKED => {
@@ -76,7 +76,7 @@ fn wrong_so_pin(halt: Halt) -> Halt {
     }
 }
 
-/// EF.TokenInfo until the host writes its own: a label that says what this card is worth.
+/// EF.TokenInfo until the host writes its own; its label warns that the card protects nothing.
 fn token_info(state: &State) -> Vec<u8> {
     let version = tlv(0x02, &[&[0]]);
     let serial = tlv(0x04, &[state.serial.as_bytes()]);

@@ -1,4 +1,4 @@
-//! The commands, a row for each (SmartCard-HSM; ISO/IEC 7816-4, -8 and -9).
+//! The commands, one row each (SmartCard-HSM; ISO/IEC 7816-4, -8 and -9).
 
 mod dkek;
 mod files;
@@ -15,18 +15,18 @@ use crate::chip::{Chip, Outcome};
 
 type Run = fn(&mut Chip, &Command) -> Outcome;
 
-/// Who may give a command.
+/// Access condition of a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum For {
-    /// Everybody, even before the application is selected.
+    /// None, even before the application is selected.
     Anybody,
-    /// Whoever has selected the application.
+    /// The application is selected.
     Everybody,
-    /// Whoever has verified the user PIN.
+    /// The user PIN is verified.
     User,
 }
 
-/// Class, instruction, for whom, and what it does.
+/// Class, instruction, access condition and function.
 const COMMANDS: &[(u8, u8, For, Run)] = &[
     (0x00, 0xA4, For::Anybody, select::select),
     (0x80, 0x58, For::Everybody, files::enumerate),
@@ -47,12 +47,12 @@ const COMMANDS: &[(u8, u8, For, Run)] = &[
     (0x80, 0x68, For::User, private::sign),
     (0x80, 0x62, For::User, private::decrypt),
     (0x80, 0x78, For::User, symmetric::cipher),
-    // Authentication with public keys, which this card does not have.
+    // Authentication with public keys is not supported.
     (0x00, 0x22, For::Everybody, unsupported),
     (0x00, 0x2A, For::Everybody, unsupported),
 ];
 
-/// Finds the command and runs it, if whoever is there may give it.
+/// Finds the command and runs it, if its access condition holds.
 pub fn run(chip: &mut Chip, command: &Command) -> Outcome {
     let &Command { cla, ins, .. } = command;
     if cla & 0x10 != 0 {
@@ -74,7 +74,7 @@ pub fn run(chip: &mut Chip, command: &Command) -> Outcome {
 
 /// GET CHALLENGE: random bytes.
 fn challenge(_: &mut Chip, command: &Command) -> Outcome {
-    // As many as one answer of a card holds.
+    // The maximum of a card's answer.
     const MAX: usize = 1024;
     let mut bytes = vec![0; command.ne.ok_or(Status::WRONG_LENGTH)?.min(MAX)];
     crate::crypto::fill(&mut bytes);

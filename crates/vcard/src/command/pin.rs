@@ -10,10 +10,10 @@ const USER: u8 = 0x81;
 const SO: u8 = 0x88;
 /// Length of the SO-PIN in bytes.
 pub const SO_LEN: usize = 8;
-/// Option bit: RESET RETRY COUNTER is there.
+/// Option bit: RESET RETRY COUNTER is available.
 pub const RESET_ENABLED: u16 = 0x0001;
 
-/// VERIFY (ISO/IEC 7816-4, section 11.6.6); without data it asks for the state, which costs no try.
+/// VERIFY (ISO/IEC 7816-4, section 11.6.6). Without data it queries the state, which costs no try.
 pub fn verify(chip: &mut Chip, command: &Command) -> Outcome {
     let reference = reference(command)?;
     let pin = pin(chip.memory.state(), reference)?;
@@ -44,7 +44,7 @@ pub fn change(chip: &mut Chip, command: &Command) -> Outcome {
     set(chip, reference, new)
 }
 
-/// RESET RETRY COUNTER (section 11.6.10): the SO-PIN, then a new user PIN; with P1 01 the SO-PIN alone.
+/// RESET RETRY COUNTER (section 11.6.10): the SO-PIN, then a new user PIN; with P1 01 only the SO-PIN.
 pub fn reset_retry_counter(chip: &mut Chip, command: &Command) -> Outcome {
     if command.p2 != USER {
         return Err(Status::REFERENCE_NOT_FOUND.into());
@@ -73,7 +73,7 @@ pub fn reset_retry_counter(chip: &mut Chip, command: &Command) -> Outcome {
     Ok(done())
 }
 
-/// Takes a try off the counter, on record before anything is compared; gives it back on success.
+/// Takes a try off the counter, commits that, compares, and restores the counter on success.
 fn try_pin(chip: &mut Chip, reference: u8, value: &[u8]) -> Result<(), Halt> {
     let pin = slot(chip.memory.change(), reference)?;
     pin.tries = pin.tries.checked_sub(1).ok_or(Status::PIN_BLOCKED)?;
@@ -95,7 +95,7 @@ fn try_pin(chip: &mut Chip, reference: u8, value: &[u8]) -> Result<(), Halt> {
     Ok(())
 }
 
-/// Takes a try at the SO-PIN; a wrong one is a status of its own where INITIALIZE asks.
+/// Takes a try at the SO-PIN. INITIALIZE DEVICE has a status of its own for a wrong one.
 pub fn try_so_pin(chip: &mut Chip, value: &[u8]) -> Result<(), Halt> {
     try_pin(chip, SO, value)
 }
@@ -111,7 +111,7 @@ fn set(chip: &mut Chip, reference: u8, value: &[u8]) -> Outcome {
     Ok(done())
 }
 
-/// Is it a PIN that this reference can have? 6 to 16 bytes for the user, 8 for the SO.
+/// Checks a PIN's length: 6 to 16 bytes for the user, 8 for the SO.
 pub fn acceptable(reference: u8, pin: &[u8]) -> Result<(), Status> {
     let fine = match reference {
         SO => pin.len() == SO_LEN,
@@ -124,12 +124,12 @@ pub fn acceptable(reference: u8, pin: &[u8]) -> Result<(), Status> {
     }
 }
 
-/// Is it a user PIN that this card takes?
+/// Checks a user PIN.
 pub fn acceptable_user_pin(pin: &[u8]) -> Result<(), Status> {
     acceptable(USER, pin)
 }
 
-/// P2 as one of the two references, with P1 00. Others, as of fingerprints, are not there.
+/// Reads P2 as one of the two references, with P1 00. Others, such as fingerprints, are not supported.
 fn reference(command: &Command) -> Result<u8, Status> {
     match (command.p1, command.p2) {
         (0x00, USER | SO) => Ok(command.p2),
@@ -138,7 +138,7 @@ fn reference(command: &Command) -> Result<u8, Status> {
     }
 }
 
-/// The PIN, which a card has only when it was initialised.
+/// The PIN; missing until the card is initialised.
 fn pin(state: &State, reference: u8) -> Result<&Pin, Status> {
     let pin = if reference == USER {
         &state.user

@@ -17,8 +17,7 @@ const RSA_PSS: u8 = 0x40;
 const ECDSA: u8 = 0x70;
 const ECDH: u8 = 0x80;
 
-/// SIGN: P1 is the key, P2 the algorithm, whose low digit names the hash that the card computes; with 0
-/// the host has.
+/// SIGN: P1 is the key, P2 the algorithm. Its low digit is the hash that the card computes; 0: the host has hashed.
 pub fn sign(chip: &mut Chip, command: &Command) -> Outcome {
     let algorithm = command.p2;
     let family = algorithm & 0xF0;
@@ -50,7 +49,7 @@ pub fn sign(chip: &mut Chip, command: &Command) -> Outcome {
     Ok(Response::ok(signature))
 }
 
-/// DECRYPT: RSA without taking the padding off, or ECDH with the point in the data.
+/// DECRYPT: RSA without removing the padding, or ECDH with the point in the data.
 pub fn decrypt(chip: &mut Chip, command: &Command) -> Outcome {
     let algorithm = command.p2;
     let operation = if algorithm == ECDH {

@@ -9,10 +9,10 @@ const AID: &[u8] = &[
     0xE8, 0x2B, 0x06, 0x01, 0x04, 0x01, 0x81, 0xC3, 0x1F, 0x02, 0x01,
 ];
 
-/// Type (01: the demo applet, which is what comes nearest to the truth) and version, as in a JCOP 4 card.
+/// Type (01: the demo applet, the closest match) and version, as in a JCOP 4 card.
 const TYPE_AND_VERSION: [u8; 3] = [0x01, 3, 4];
 
-/// SELECT (ISO/IEC 7816-4, section 11.2.2): the application by its name, or a file by its identifier.
+/// SELECT (ISO/IEC 7816-4, section 11.2.2): the application by name, or a file by identifier.
 /// Selecting the application logs out.
 pub fn select(chip: &mut Chip, command: &Command) -> Outcome {
     match (command.p1, chip.session.selected) {

@@ -22,7 +22,7 @@ macro_rules! by_length {
     };
 }
 
-/// CBC with an IV of zeros and without padding; `None` unless `data` are whole blocks.
+/// CBC with a zero IV and without padding; `None` unless `data` is a multiple of the block length.
 pub fn encrypt(key: &[u8], data: &[u8]) -> Option<Vec<u8>> {
     by_length!(key, cbc_encrypt(data))
 }
@@ -37,8 +37,8 @@ pub fn mac(key: &[u8], data: &[u8]) -> Option<Vec<u8>> {
     by_length!(key, cmac(data))
 }
 
-/// Two-step derivation of 32 bytes with HMAC-SHA-256 (NIST SP 800-56C, section 5; RFC 5869 without a
-/// salt). The SmartCard-HSM's documents name the standard, not which of its choices they made.
+/// Two-step derivation of 32 bytes with HMAC-SHA-256 (NIST SP 800-56C, section 5; RFC 5869 without salt).
+/// The SmartCard-HSM's documents name the standard, but not its options.
 pub fn derive(key: &[u8], info: &[u8]) -> Vec<u8> {
     let extracted = hmac(&[0; 32], &[key]);
     hmac(&extracted, &[info, &[1]])

@@ -9,7 +9,7 @@ use super::point::{Multiples, Point};
 
 /// A curve y² = x³ + ax + b over the field of a prime, of prime order (cofactor 1).
 pub struct Curve {
-    /// As it is commonly called: `P-256`, `brainpoolP256r1`.
+    /// Its common name: `P-256`, `brainpoolP256r1`.
     pub name: &'static str,
     /// Bytes of a coordinate.
     pub len: usize,
@@ -28,7 +28,7 @@ pub struct Curve {
 static CURVES: LazyLock<Vec<Curve>> =
     LazyLock::new(|| Domain::ALL.iter().map(Curve::new).collect());
 
-/// All of them.
+/// All curves.
 pub fn all() -> &'static [Curve] {
     &CURVES
 }
@@ -38,7 +38,7 @@ pub fn named(name: &str) -> Option<&'static Curve> {
     all().iter().find(|curve| curve.name == name)
 }
 
-/// The curve with these numbers; an empty one is not compared, for hosts that leave it out.
+/// The curve with these parameters; an empty one is not compared, because some hosts omit it.
 pub fn with(prime: &[u8], a: &[u8], b: &[u8]) -> Option<&'static Curve> {
     let same = |ours: &BigUint, theirs: &[u8]| {
         theirs.is_empty() || *ours == BigUint::from_bytes_be(theirs)
@@ -63,7 +63,7 @@ impl Curve {
         }
     }
 
-    /// `scalar` times the generator, from a table that the first call makes.
+    /// `scalar` times the generator, from a table that the first call computes.
     pub fn times_generator(&self, scalar: &BigUint) -> Point {
         self.multiples
             .get_or_init(|| Multiples::of(self, &self.generator()))
@@ -76,7 +76,7 @@ impl Curve {
         Point::affine(BigUint::from_bytes_be(x), BigUint::from_bytes_be(y))
     }
 
-    /// The domain parameters as a CVC and a wrapped key have them: p, a, b, G, n, each at full length.
+    /// The domain parameters as in a CVC and a wrapped key: p, a, b, G, n, each at full length.
     pub fn parameters(&self) -> [&'static [u8]; 5] {
         let domain = self.domain;
         [

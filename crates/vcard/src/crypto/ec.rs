@@ -24,7 +24,7 @@ impl EcKey {
         Self { curve, d, q }
     }
 
-    /// From the private scalar, if it is one.
+    /// From the private scalar, if it is valid.
     pub fn new(curve: &'static Curve, d: BigUint) -> Option<Self> {
         let in_range = d != BigUint::ZERO && d < curve.n;
         let q = in_range.then(|| curve.times_generator(&d))?;
@@ -50,14 +50,14 @@ impl EcKey {
         }
     }
 
-    /// r and s one after the other, as certificates of cards have them (BSI TR-03111, section 5.2.1).
+    /// r and s concatenated, as in certificates of cards (BSI TR-03111, section 5.2.1).
     pub fn sign_plain(&self, digest: &[u8]) -> Vec<u8> {
         let (r, s) = self.sign(digest);
         let len = self.curve.n.bits().div_ceil(8) as usize;
         [to_bytes(&r, len), to_bytes(&s, len)].concat()
     }
 
-    /// ECDH: the shared point, uncompressed; `None` if `peer` is no point of the curve.
+    /// ECDH: the shared point, uncompressed; `None` if `peer` is not on the curve.
     pub fn agree(&self, peer: &[u8]) -> Option<Vec<u8>> {
         let peer = decode(self.curve, peer)?;
         encode(self.curve, &peer.times(self.curve, &self.d))
@@ -79,7 +79,7 @@ fn decode(curve: &Curve, bytes: &[u8]) -> Option<Point> {
     point.on(curve).then_some(point)
 }
 
-/// The number in the first bits of a digest that is longer than the order.
+/// The number in the leftmost bits of a digest that is longer than the order.
 fn leftmost_bits(digest: &[u8], bits: u64) -> BigUint {
     let surplus = (digest.len() as u64 * 8).saturating_sub(bits);
     BigUint::from_bytes_be(digest) >> surplus
@@ -92,14 +92,14 @@ mod tests {
     use super::*;
     use crate::crypto::curve::{self, named};
 
-    /// ECDSA's check (FIPS 186-5, section 6.4.2), for the curves that nothing else here verifies.
+    /// Verification of ECDSA (FIPS 186-5, section 6.4.2), for curves without another verifier here.
     fn genuine(key: &EcKey, digest: &[u8], (r, s): &(BigUint, BigUint)) -> bool {
         let (curve, n) = (key.curve, &key.curve.n);
         let w = s.modinv(n).unwrap();
         let u1 = leftmost_bits(digest, n.bits()) * &w % n;
         let u2 = r * w % n;
         let q = decode(curve, &key.q).unwrap();
-        // Both sides as multiples that are known apart: u1 G + u2 Q = (u1 + u2 d) G.
+        // Both sides as known multiples: u1 G + u2 Q = (u1 + u2 d) G.
         let sum = curve.times_generator(&((u1 + &u2 * &key.d) % n));
         assert!(q.on(curve));
         sum.coordinates(curve).unwrap().0 % n == *r

@@ -1,5 +1,5 @@
-//! What a card's processor computes. In pure Rust: nothing here keeps a secret from whoever runs it, and
-//! a C library would meet another one (the gateway's) in the same program.
+//! A card's cryptography, in pure Rust: it protects no secrets anyway, and a C library
+//! would conflict with the gateway's in the same program.
 #![allow(
     clippy::many_single_char_names,
     reason = "the letters are those of the standards"
@@ -23,7 +23,7 @@ pub fn random<const N: usize>() -> [u8; N] {
 
 /// Fills with random bytes of the operating system.
 pub fn fill(bytes: &mut [u8]) {
-    // Without it nothing can go on, and Linux has no way to fail here once it has started up.
+    // Nothing works without it; on Linux it cannot fail after the system's start.
     getrandom::fill(bytes).expect("the operating system gives random bytes");
 }
 
@@ -35,7 +35,7 @@ pub fn random_below(bound: &BigUint) -> BigUint {
     BigUint::from_bytes_be(&bytes) % (bound - 1u32) + 1u32
 }
 
-/// Big-endian, at exactly `len` bytes; longer numbers keep their last bytes.
+/// Big-endian with exactly `len` bytes; longer numbers keep their last bytes.
 pub fn to_bytes(number: &BigUint, len: usize) -> Vec<u8> {
     let bytes = number.to_bytes_be();
     let excess = bytes.len().saturating_sub(len);

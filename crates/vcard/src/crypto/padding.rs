@@ -1,4 +1,4 @@
-//! What is signed with RSA (RFC 8017, section 9).
+//! Encodings for RSA signatures (RFC 8017, section 9).
 
 use hsmux_token::Hash;
 
@@ -35,8 +35,8 @@ fn mask(hash: Hash, seed: &[u8], block: &mut [u8]) {
     }
 }
 
-/// The hash with the digest of this length, and the digest, of a DigestInfo (RFC 8017, appendix A.2.4)
-/// or of a bare digest: OpenSC sends the first for PSS, sc-hsm-embedded the second.
+/// The hash and digest of a DigestInfo (RFC 8017, appendix A.2.4), or of a bare digest by its length.
+/// For PSS OpenSC sends the first, sc-hsm-embedded the second.
 pub fn opened(data: &[u8]) -> Option<(Hash, &[u8])> {
     HASHES.into_iter().find_map(|hash| {
         let bare = data.strip_prefix(hash.digest_info_prefix()).unwrap_or(data);

@@ -1,7 +1,5 @@
 //! Points of a short Weierstrass curve in Jacobian coordinates (x/z², y/z³), on big integers.
-//!
-//! One arithmetic for all nineteen curves: the crates for curves have nine of them, and a millisecond is
-//! nothing to a card.
+//! One arithmetic for all nineteen curves: crates exist for nine of them, and a card may take a millisecond.
 
 use num_bigint::BigUint;
 
@@ -16,7 +14,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// From its coordinates, which nothing checks.
+    /// From unchecked coordinates.
     pub fn affine(x: BigUint, y: BigUint) -> Self {
         let z = BigUint::from(1u32);
         Self { x, y, z }
@@ -30,12 +28,12 @@ impl Point {
         Self { z, ..self }
     }
 
-    /// Is it the neutral element?
+    /// Whether it is the neutral element.
     pub fn is_infinity(&self) -> bool {
         self.z == BigUint::ZERO
     }
 
-    /// Is it on the curve? Only asked of points with z = 1.
+    /// Whether it is on the curve; only valid for z = 1.
     pub fn on(&self, curve: &Curve) -> bool {
         let Curve { p, a, b, .. } = curve;
         self.x < *p
@@ -145,7 +143,7 @@ fn small_multiples(point: &Point, curve: &Curve) -> Vec<Point> {
     multiples
 }
 
-/// The difference in the field; both may be as large as products are.
+/// The difference in the field; both may be as large as products.
 fn minus(a: BigUint, b: &BigUint, p: &BigUint) -> BigUint {
     let (a, b) = (a % p, b % p);
     if a >= b { a - b } else { a + p - b }

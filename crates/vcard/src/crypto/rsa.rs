@@ -7,7 +7,7 @@ use rand_core::UnwrapErr;
 
 use super::{random_below, to_bytes};
 
-/// A private key of two primes.
+/// A private key with two primes.
 pub struct RsaKey {
     /// Modulus.
     pub n: BigUint,
@@ -25,7 +25,7 @@ pub struct RsaKey {
 }
 
 impl RsaKey {
-    /// A new key; `None` where the exponent allows none of this size.
+    /// Generates a key; `None` if the exponent permits none of this size.
     pub fn generate(bits: usize, e: &BigUint) -> Option<Self> {
         let odd_and_small = e.bit(0) && (2..=64).contains(&e.bits());
         if !odd_and_small || !(1024..=4096).contains(&bits) || !bits.is_multiple_of(256) {
@@ -61,14 +61,14 @@ impl RsaKey {
         })
     }
 
-    /// From modulus and both exponents: the primes are found again (NIST SP 800-56B, appendix C.2).
+    /// From modulus and both exponents, by recovery of the primes (NIST SP 800-56B, appendix C.2).
     pub fn from_exponents(n: &BigUint, e: &BigUint, d: &BigUint) -> Option<Self> {
         let one = BigUint::from(1u32);
         let sane = n.bit(0) && (512..=4096).contains(&n.bits()) && e < n && d < n;
         let k = (sane && d > &one && e > &one).then(|| e * d - &one)?;
         let twos = k.trailing_zeros().filter(|twos| *twos > 0)?;
         let odd = &k >> twos;
-        // Each try finds a square root of 1 that is neither 1 nor -1 with a probability of 1/2.
+        // Each try finds a square root of 1 other than 1 and -1 with a probability of 1/2.
         for _ in 0..100 {
             let mut root = random_below(n).modpow(&odd, n);
             for _ in 0..twos {
@@ -101,7 +101,7 @@ impl RsaKey {
         }
         let m1 = (&c % &self.p).modpow(&self.dp, &self.p);
         let m2 = (&c % &self.q).modpow(&self.dq, &self.q);
-        // q is smaller than p: one p more makes the difference positive.
+        // q is smaller than p: adding p once makes the difference positive.
         let h = (m1 + &self.p - &m2) * &self.q_inverse % &self.p;
         Some(to_bytes(&(m2 + h * &self.q), self.len()))
     }

@@ -1,7 +1,5 @@
-//! Requests to cards that run, from other processes: a socket in the readers' folder.
-//!
-//! One connection is one request: a line of JSON there, a line of JSON back. Who may use it is who may
-//! enter the folder, which is the user who has started the cards, and root.
+//! Requests from other processes to running cards, through a socket in the readers' folder.
+//! One connection is one request: a JSON line each way. Access to the folder, for its user and root, is the permission.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -23,34 +21,34 @@ const SOCKET: &str = "control";
 /// The longest request.
 const MAX_REQUEST: u64 = 64 * 1024;
 
-/// How long a request may take to arrive, and an answer to be taken.
+/// How long a request may take to arrive, and the client to read the answer.
 const TALK_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long an answer may take: pcscd may have to see 16 cards.
+/// How long an answer may take: pcscd may have to recognise 16 cards.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
-/// What can be asked of cards that run.
+/// A request to running cards.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
-    /// Says what there is.
+    /// Lists the cards.
     List,
-    /// Gives an order to a card; a card that is plugged in is there when the answer comes.
+    /// Gives an order to a card. After a plug the answer comes when the card is recognised.
     Card {
-        /// Which one, from 0, as OpenSC counts readers.
+        /// The card's number, from 0, in the order of OpenSC's readers.
         card: usize,
-        /// What it is to do.
+        /// The order.
         order: Order,
     },
     /// Ends pcscd.
     StopPcscd,
-    /// Ends pcscd if it runs, starts it, and waits until it has seen all cards.
+    /// Restarts pcscd, and waits until it has recognised all cards.
     StartPcscd,
 }
 
 type Answer = Result<Vec<CardState>, String>;
 
-/// Asks the cards in a folder; the answer is how they stand afterwards.
+/// Sends a request to the cards in a folder; returns their states afterwards.
 pub fn ask(folder: &Path, request: &Request) -> Result<Vec<CardState>, ReaderError> {
     let socket = folder.join(SOCKET);
     let answer = talk(&socket, request).map_err(|source| {
@@ -67,7 +65,7 @@ fn talk(socket: &Path, request: &Request) -> io::Result<Answer> {
     Ok(serde_json::from_reader(&stream)?)
 }
 
-/// Where requests are heard, until it is dropped.
+/// The listener for requests; it ends when dropped.
 pub struct Desk {
     socket: PathBuf,
     ended: Arc<AtomicBool>,
@@ -75,7 +73,7 @@ pub struct Desk {
 }
 
 impl Desk {
-    /// Opens it for these cards.
+    /// Starts listening for these cards.
     pub fn open(readers: Arc<Readers>) -> Result<Self, ReaderError> {
         let socket = readers.folder().join(SOCKET);
         let failed =
@@ -107,7 +105,7 @@ impl Desk {
 impl Drop for Desk {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::SeqCst);
-        // Wakes the thread; if even that fails it ends with the process.
+        // Wakes the thread. If that fails, the thread ends with the process.
         if UnixStream::connect(&self.socket).is_ok()
             && let Some(thread) = self.thread.take()
         {

@@ -1,7 +1,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why cards are in no reader.
+/// An error of cards in readers.
 #[derive(Debug, thiserror::Error)]
 pub enum ReaderError {
     /// pcscd or its driver is not installed.
@@ -12,32 +12,32 @@ pub enum ReaderError {
         /// Debian's package.
         package: &'static str,
     },
-    /// One pcscd takes only so many.
+    /// More cards than one pcscd supports.
     #[error("{0} cards: one pcscd takes {most} readers; start fewer", most = super::MOST)]
     TooMany(usize),
-    /// A virtual card cannot be made.
+    /// A virtual card cannot be created.
     #[error(transparent)]
     Card(#[from] crate::CardError),
-    /// Another process has the cards of this folder.
+    /// Another process uses the cards of this folder.
     #[error("the cards in {} are in use; end the other hsmux vcard run, or take another folder", .0.display())]
     InUse(PathBuf),
-    /// The cards that run refused an order.
+    /// The running cards refused an order.
     #[error("{0}")]
     Refused(String),
-    /// The system refused something.
+    /// A system call failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was done.
+        /// The failed action.
         what: String,
         /// The system's answer.
         source: io::Error,
     },
-    /// pcscd runs, and does not see a card.
+    /// pcscd runs, but does not recognise a card.
     #[error("pcscd does not see the card in {reader}; pcscd's log: {log}")]
     Unseen {
         /// The reader's name.
         reader: String,
-        /// All that pcscd wrote.
+        /// The log of pcscd.
         log: String,
     },
 }

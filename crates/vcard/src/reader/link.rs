@@ -1,15 +1,12 @@
-//! What a card hears and says over its connection to vpcd.
-//!
-//! A message is a 16-bit length, most significant byte first, and that many bytes. From vpcd one byte
-//! is a signal of the reader's contacts and more are a command APDU; a card answers the APDUs and the
-//! question for its ATR, and nothing else (vsmartcard, `virtualsmartcard/src/vpcd/vpcd.c`).
+//! The messages of a card's connection to vpcd: a 16-bit big-endian length, then the bytes. From vpcd one byte is a
+//! signal of the contacts; more are a command APDU. Cards answer APDUs and the ATR request (vsmartcard, `vpcd.c`).
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
 use rustix::net::sockopt::set_tcp_quickack;
 
-/// What comes from the reader.
+/// A message from the reader.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Signal {
     PowerOff,
@@ -40,7 +37,7 @@ impl Link {
         Ok(Self(stream))
     }
 
-    /// The next signal; an error when the reader is gone.
+    /// Waits for the next signal; an error means that the reader is gone.
     pub fn hear(&mut self) -> io::Result<Signal> {
         let mut length = [0; 2];
         self.read(&mut length)?;
@@ -57,9 +54,8 @@ impl Link {
         self.0.write_all(&message)
     }
 
-    /// vpcd writes a length and its message apart, and its kernel keeps the second back until the
-    /// first is acknowledged: at once, in place of the 40 ms that an acknowledgement may wait. The
-    /// kernel forgets the wish after a while, so that it is said before each read.
+    /// Acknowledges at once (TCP_QUICKACK): vpcd sends length and message separately, and Nagle's algorithm
+    /// would delay the second by up to 40 ms. The kernel resets the option, so it is set before each read.
     fn read(&mut self, into: &mut [u8]) -> io::Result<()> {
         set_tcp_quickack(&self.0, true)?;
         self.0.read_exact(into)

@@ -1,13 +1,12 @@
-//! Virtual cards in readers that every PC/SC program sees: a pcscd of our own with the driver vpcd.
+//! Virtual cards in readers for every PC/SC program, through a separate pcscd with the driver vpcd.
 //!
 //! ```text
 //! OpenSC, hsmux, ...  ── unix socket ──  pcscd + vpcd  ── TCP, link.rs ──  a thread for each card
 //!                                        pcscd.rs, keep.sh                 slot.rs
 //! ```
 //!
-//! The machine's own pcscd, if there is one, is left alone, and no systemd is needed. vpcd listens
-//! on all interfaces: as root it runs in a network namespace, which the cards' threads enter; without
-//! that right whoever reaches the machine can reach the ports, and [`Readers::isolated`] says so.
+//! The machine's own pcscd is not touched, and systemd is not needed. vpcd listens on all interfaces, so root runs it
+//! in a network namespace. Without that its ports are reachable from the network, and [`Readers::isolated`] is false.
 
 mod desk;
 mod error;
@@ -32,14 +31,13 @@ use slot::{Address, Slot};
 
 use crate::{Card, Order, Work};
 
-/// What one pcscd takes, and libpcsclite: PCSCLITE_MAX_READERS_CONTEXTS.
+/// The maximum of pcscd and libpcsclite: PCSCLITE_MAX_READERS_CONTEXTS.
 pub const MOST: usize = 16;
 
-/// pcscd looks for new cards every 0.4 s, at one reader after the other; on a busy machine less often.
+/// pcscd polls one reader after the other every 0.4 s; on a busy machine less often.
 const SEEN_WITHIN: Duration = Duration::from_secs(60);
 
-/// Cards in readers, until this value is dropped or the process ends, however that happens.
-///
+/// Cards in readers, until this value is dropped or the process ends in any way.
 /// A reader has two slots: with an odd number of cards the last slot is empty.
 pub struct Readers {
     slots: Vec<Slot>,
@@ -50,9 +48,9 @@ pub struct Readers {
 /// One card and its reader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CardState {
-    /// Its number, from 0, as OpenSC counts readers.
+    /// Its number, from 0, in the order of OpenSC's readers.
     pub card: usize,
-    /// What PC/SC calls its reader.
+    /// The reader's name in PC/SC.
     pub reader: String,
     /// The card's serial number.
     pub serial: String,
@@ -61,8 +59,7 @@ pub struct CardState {
 }
 
 impl Readers {
-    /// Brings cards up, in a folder of their own under the system's folder for temporary files, and
-    /// waits until pcscd has seen them all.
+    /// Starts cards in a new temporary folder, and waits until pcscd has recognised them all.
     pub fn start(cards: Vec<Card>) -> Result<Self, ReaderError> {
         if cards.len() > MOST {
             return Err(ReaderError::TooMany(cards.len()));
@@ -84,7 +81,7 @@ impl Readers {
         Ok(readers)
     }
 
-    /// What a program needs in its environment to see these readers, and OpenSC to show them all.
+    /// Environment variables with which programs see these readers, and OpenSC shows them all.
     pub fn environment(&self) -> [(&'static str, PathBuf); 2] {
         [
             ("PCSCLITE_CSOCK_NAME", self.place.socket()),
@@ -92,12 +89,12 @@ impl Readers {
         ]
     }
 
-    /// The folder that all of it is in.
+    /// The folder of all files.
     pub fn folder(&self) -> &Path {
         self.place.folder()
     }
 
-    /// Whether nobody but this process and its pcscd reaches the cards' ports.
+    /// Whether only this process and its pcscd can reach the cards' ports.
     pub fn isolated(&self) -> bool {
         self.place.isolated
     }
@@ -107,7 +104,7 @@ impl Readers {
         self.slots.len()
     }
 
-    /// All cards, as they stand.
+    /// The states of all cards.
     pub fn states(&self) -> Vec<CardState> {
         let state = |(card, slot): (usize, &Slot)| CardState {
             card,
@@ -118,34 +115,31 @@ impl Readers {
         self.slots.iter().enumerate().map(state).collect()
     }
 
-    /// What each card has done so far.
+    /// The work of each card so far.
     pub fn worked(&self) -> Vec<Work> {
         self.slots.iter().map(Slot::worked).collect()
     }
 
-    /// What PC/SC calls the reader of a card.
+    /// The PC/SC name of a card's reader.
     pub fn name(&self, index: usize) -> String {
         place::reader_name(index)
     }
 
-    /// Gives an order to a card, counted from 0; `false` if there is none with this number.
-    ///
-    /// A card may be pulled whatever it is doing. pcscd notices at its next look, within half a
-    /// second, and a card that is plugged in again within two seconds after that.
+    /// Gives an order to a card, counted from 0; `false` if that does not exist.
+    /// pcscd notices a removal within half a second, and a card that is plugged in again within two seconds after that.
     pub fn obey(&self, card: usize, order: Order) -> bool {
         let slot = self.slots.get(card);
         slot.inspect(|slot| slot.obey(order)).is_some()
     }
 
-    /// Ends pcscd, as `systemctl stop` would; programs find no PC/SC service until it is started.
+    /// Ends pcscd like `systemctl stop`; programs find no PC/SC service until it is started.
     pub fn stop_pcscd(&self) {
         self.stop(&mut self.pcscd.lock());
     }
 
-    /// Starts pcscd, after the one that ran has been ended, and waits until it has seen every card
-    /// that is plugged in.
+    /// Restarts pcscd, and waits until it has recognised every card that is plugged in.
     pub fn start_pcscd(&self) -> Result<(), ReaderError> {
-        // Held for the whole of it: there is one socket.
+        // Locked throughout: only one process can have the socket.
         let mut held = self.pcscd.lock();
         self.stop(&mut held);
         let pcscd = Pcscd::start(&self.place)?;
@@ -165,7 +159,7 @@ impl Readers {
         pcscd.take();
     }
 
-    /// Ends pcscd without a word to anybody.
+    /// Kills pcscd without notice.
     pub fn kill_pcscd(&self) {
         if let Some(pcscd) = &*self.pcscd.lock() {
             pcscd.kill();
@@ -177,7 +171,7 @@ impl Readers {
         self.pcscd.lock().as_ref().is_some_and(Pcscd::running)
     }
 
-    /// Waits until pcscd has seen every card that is plugged in.
+    /// Waits until pcscd has recognised every card that is plugged in.
     pub fn wait(&self) -> Result<(), ReaderError> {
         let deadline = Instant::now() + SEEN_WITHIN;
         let unseen = |slot: &Slot| slot.plugged() && !slot.seen(deadline);

@@ -1,4 +1,4 @@
-//! A pcscd of our own, which ends with us.
+//! A separate pcscd, which ends with this process.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -16,31 +16,31 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use super::ReaderError;
 use super::place::Place;
 
-/// Debian's package `pcscd` puts it here, which is not in every user's PATH.
+/// The path in Debian's package `pcscd`, which is not in every user's PATH.
 const PROGRAM: &str = "/usr/sbin/pcscd";
 
-/// Starts pcscd and stays with it; see its comments.
+/// Starts pcscd and supervises it; see its comments.
 const KEEPER: &str = include_str!("keep.sh");
 
-/// A start is two shells and a few mounts: moments, unless the machine is busy.
+/// A start is two shells and a few mounts: short, unless the machine is busy.
 const START_WITHIN: Duration = Duration::from_secs(60);
 
 /// An end that takes longer is a hang.
 const END_WITHIN: Duration = Duration::from_secs(3);
 
-/// A running pcscd and the shell that ends it when this process dies.
+/// A running pcscd, and the shell that ends it when this process dies.
 pub(super) struct Pcscd {
     keeper: Child,
     line: UnixStream,
-    /// Of pcscd itself.
+    /// The process of pcscd itself.
     process: OwnedFd,
-    /// The network namespace that vpcd listens in, if it has one of its own.
+    /// The network namespace of vpcd, if it has one of its own.
     pub network: Option<Arc<OwnedFd>>,
     socket: PathBuf,
 }
 
 impl Pcscd {
-    /// Starts pcscd with the readers of a place, which has no other.
+    /// Starts pcscd with the readers of a folder without another pcscd.
     pub fn start(place: &Place) -> Result<Self, ReaderError> {
         if !Path::new(PROGRAM).exists() {
             return Err(ReaderError::missing(PROGRAM, "pcscd"));
@@ -71,7 +71,7 @@ impl Pcscd {
             .stdin(OwnedFd::from(listener))
             .stdout(OwnedFd::from(far))
             .stderr(Stdio::from(log))
-            // Ctrl+C is for us, who end it in our turn.
+            // Ctrl+C is handled by this process, which then ends pcscd.
             .process_group(0)
             .spawn()
             .map_err(failed)?;
@@ -95,7 +95,7 @@ impl Pcscd {
                 socket: place.socket(),
             }),
             Err(source) => {
-                // It ends with this socket, and with it what it has started.
+                // The keeper ends with this socket, and ends its children.
                 drop(line);
                 let _ = keeper.wait();
                 Err(ReaderError::io(
@@ -106,7 +106,7 @@ impl Pcscd {
         }
     }
 
-    /// Ends it as a crash would.
+    /// Kills it like a crash.
     pub fn kill(&self) {
         let _ = pidfd_send_signal(&self.process, Signal::KILL);
     }
@@ -137,7 +137,7 @@ impl Drop for Pcscd {
     }
 }
 
-/// The process id that the keeper tells.
+/// Reads the process id from the keeper.
 fn server(line: &UnixStream) -> std::io::Result<i32> {
     line.set_read_timeout(Some(START_WITHIN))?;
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! The folder of a running set of readers: what pcscd reads, and what its clients need.
+//! The folder of running readers: the configuration of pcscd, and files for its clients.
 
 use std::fmt::Write;
 use std::fs;
@@ -13,17 +13,17 @@ use super::ReaderError;
 /// vpcd, from Debian's package vsmartcard-vpcd.
 const DRIVER: &str = "/usr/lib/pcsc/drivers/serial/libifdvpcd.so";
 
-/// Slots of one copy of Debian's driver, on ports that follow each other.
+/// Slots of one copy of Debian's driver, on consecutive ports.
 const SLOTS: usize = 2;
 
-/// In a network namespace every port is free: vpcd's own default and those after it.
+/// vpcd's default port; in a network namespace all ports are free.
 const FIRST_PORT: u16 = 0x8C7B;
 
-/// Where OpenSC stops looking at slots unless told otherwise is after the fourth card.
+/// By default OpenSC shows only the first four cards.
 const OPENSC: &str =
     "app opensc-pkcs11 {\n    pkcs11 {\n        max_virtual_slots = 64;\n    }\n}\n";
 
-/// A folder with pcscd's configuration; it goes with this value.
+/// A folder with pcscd's configuration; it is removed on drop.
 pub(super) struct Place {
     folder: TempDir,
     /// The port of each slot.
@@ -33,7 +33,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Makes the folder, with readers of at least `count` slots.
+    /// Creates the folder, with readers of at least `count` slots.
     pub fn new(folder: TempDir, count: usize) -> Result<Self, ReaderError> {
         if !Path::new(DRIVER).exists() {
             return Err(ReaderError::missing(DRIVER, "vsmartcard-vpcd"));
@@ -57,7 +57,7 @@ impl Place {
         fs::create_dir_all(self.file("readers"))?;
         let mut readers = String::new();
         for number in 0..drivers {
-            // Slots of one library on two entries hang: each entry has a copy of its own.
+            // Two entries of one library hang, so each entry has its own copy.
             let library = self.file(&format!("vpcd{number}.so"));
             fs::copy(DRIVER, &library)?;
             let first = if self.isolated {
@@ -68,7 +68,7 @@ impl Place {
             self.ports
                 .extend((0..SLOTS as u16).map(|slot| first + slot));
             let (name, library) = (driver_name(number), library.display());
-            // In one file: the order of several would be that of the directory.
+            // In one file: the order of several files would be that of the directory.
             writeln!(
                 readers,
                 "FRIENDLYNAME \"{name}\"\nDEVICENAME /dev/null:{first}\nLIBPATH {library}\nCHANNELID {first}\n"
@@ -93,12 +93,12 @@ impl Place {
         self.file("opensc.conf")
     }
 
-    /// What pcscd writes.
+    /// The log file of pcscd.
     pub fn log(&self) -> PathBuf {
         self.file("pcscd.log")
     }
 
-    /// What pcscd has written.
+    /// The log of pcscd.
     pub fn log_text(&self) -> String {
         let bytes = fs::read(self.log()).unwrap_or_default();
         String::from_utf8_lossy(&bytes).trim().to_owned()
@@ -109,7 +109,7 @@ impl Place {
     }
 }
 
-/// What PC/SC calls the slot with this index.
+/// The PC/SC name of the slot with this index.
 pub(super) fn reader_name(slot: usize) -> String {
     format!("{} 00 {:02X}", driver_name(slot / SLOTS), slot % SLOTS)
 }
@@ -121,8 +121,7 @@ fn driver_name(number: usize) -> String {
     )
 }
 
-/// Whether this process may do what keep.sh does in namespaces: root may, unless something keeps it
-/// from that.
+/// Whether this process may create the namespaces of keep.sh: root, unless it is restricted.
 fn may_isolate() -> bool {
     let tried = Command::new("unshare")
         .args(["--net", "--mount", "sh", "-c"])
@@ -134,7 +133,7 @@ fn may_isolate() -> bool {
     tried.is_ok_and(|status| status.success())
 }
 
-/// The first of so many ports in a row that nobody listens on at this moment.
+/// The first port of `count` consecutive free ports.
 fn free_ports(count: u16) -> std::io::Result<u16> {
     let free = |port| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port));
     for _ in 0..64 {

@@ -1,4 +1,4 @@
-//! Where cards come from, and where they stay between two runs.
+//! Storage of cards between two runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,19 +9,19 @@ use hsmux_state::{FileLock, LockFailed};
 use super::{MOST, ReaderError, Readers};
 use crate::{Card, Profile, Timing};
 
-/// A folder with a file for each card, which one process at a time has; or none.
+/// A folder with a file for each card, locked for one process; or none.
 pub struct Shelf {
     /// The folder, and its lock.
     kept: Option<(PathBuf, FileLock)>,
 }
 
 impl Shelf {
-    /// Cards that are new, and forgotten at the end.
+    /// New cards, which are discarded at the end.
     pub fn none() -> Self {
         Self { kept: None }
     }
 
-    /// Cards that are kept in a folder, which is made where there is none.
+    /// Cards in a folder, which is created if missing.
     pub fn open(folder: &Path) -> Result<Self, ReaderError> {
         let failed = |source| ReaderError::io(format!("opening {}", folder.display()), source);
         fs::create_dir_all(folder).map_err(failed)?;
@@ -35,7 +35,7 @@ impl Shelf {
         })
     }
 
-    /// Takes so many cards, makes those that are missing, and brings them up in readers.
+    /// Starts this number of cards in readers; creates missing ones.
     pub fn start(&self, count: usize, timing: &Timing) -> Result<Readers, ReaderError> {
         if count > MOST {
             return Err(ReaderError::TooMany(count));

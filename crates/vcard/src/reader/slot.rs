@@ -1,4 +1,4 @@
-//! A card in the slot of a reader: the thread that holds its connection.
+//! A card in the slot of a reader: the thread of its connection.
 
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,26 +13,26 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use super::link::{Link, Signal};
 use crate::{Card, Control, NoAnswer, Order, Work};
 
-/// Between two attempts to reach a pcscd that does not listen yet.
+/// The delay between attempts to reach a pcscd that does not listen yet.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// How long a card that was gone stays away: pcscd looks every 0.4 s, and has to find it gone once,
-/// or else would believe that it has power. On a busy machine it looks less often.
+/// How long a pulled card stays away. pcscd polls every 0.4 s, on a busy machine less often,
+/// and must notice the removal, or it would assume that the card has power.
 const AWAY: Duration = Duration::from_secs(2);
 
-/// How long a reader waits for a card that is mute before it gives it up. vpcd itself waits forever.
+/// How long a reader waits for a mute card. vpcd itself waits forever.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where vpcd waits for a card.
+/// The address at which vpcd waits for a card.
 #[derive(Clone)]
 pub(super) struct Address {
     pub port: u16,
-    /// The network namespace, where it has one of its own.
+    /// The network namespace, if vpcd has one of its own.
     pub network: Option<Arc<OwnedFd>>,
 }
 
 impl Address {
-    /// Moves the calling thread to where vpcd is, and connects.
+    /// Moves the calling thread to vpcd's namespace, and connects.
     fn connect(&self) -> io::Result<TcpStream> {
         if let Some(network) = &self.network {
             move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?;
@@ -41,7 +41,7 @@ impl Address {
     }
 }
 
-/// One slot of a reader, with the card that belongs into it.
+/// One slot of a reader, and its card.
 pub(super) struct Slot {
     /// The card's serial number.
     pub serial: String,
@@ -55,24 +55,24 @@ struct Shared {
     changed: Condvar,
 }
 
-/// What is wanted of the thread, and how far it is.
+/// The target state of the thread, and its progress.
 #[derive(Default)]
 struct State {
-    /// Where to connect to, while pcscd runs.
+    /// The address to connect to, while pcscd runs.
     address: Option<Address>,
     ended: bool,
-    /// Counts changes of what is wanted: a connection that was begun before the last one is not.
+    /// Counts changes of the target state: a connection from an earlier version is discarded.
     version: u64,
-    /// Not before this moment.
+    /// No connection before this time.
     away_until: Option<Instant>,
     /// The connection, to be cut.
     line: Option<TcpStream>,
-    /// Whether pcscd has powered the card on and has its ATR.
+    /// Whether pcscd has powered the card on and read its ATR.
     seen: bool,
 }
 
 impl Slot {
-    /// A card that goes in as soon as there is an address.
+    /// Inserts a card, which connects as soon as there is an address.
     pub fn new(card: Card) -> io::Result<Self> {
         let serial = card.serial().to_owned();
         let shared = Arc::new(Shared {
@@ -91,16 +91,16 @@ impl Slot {
         })
     }
 
-    /// Says where vpcd waits from now on, or that there is none.
+    /// Sets the address of vpcd, or none.
     pub fn connect_to(&self, address: Option<Address>) {
         self.shared.change(|state| {
             state.address = address;
-            // This pcscd has never seen it.
+            // A new pcscd has not seen the card.
             state.away_until = None;
         });
     }
 
-    /// Has the card follow an order, at once also while it works.
+    /// Gives an order to the card, even while it works.
     pub fn obey(&self, order: Order) {
         self.shared.control.obey(order);
         if matches!(order, Order::Unplug | Order::Plug) {
@@ -116,7 +116,7 @@ impl Slot {
         self.shared.control.worked()
     }
 
-    /// Waits until pcscd has seen the card; whether it has by the deadline.
+    /// Waits until pcscd has recognised the card; `false` after the deadline.
     pub fn seen(&self, deadline: Instant) -> bool {
         let mut state = self.shared.state.lock();
         while !state.seen {
@@ -135,7 +135,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // A command that takes long is not waited for.
+        // Ends a long command.
         self.shared.control.unplug();
         self.shared.change(|state| state.ended = true);
         if let Some(thread) = self.thread.take() {
@@ -145,7 +145,7 @@ impl Drop for Slot {
 }
 
 impl Shared {
-    /// Changes what is wanted, and cuts the connection that was.
+    /// Changes the target state, and cuts the current connection.
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state.lock();
         state.cut();
@@ -156,7 +156,7 @@ impl Shared {
 
     fn run(&self, mut card: Card) {
         while let Some((version, address)) = self.wanted() {
-            // Errors are no news: pcscd starts, ends or has crashed, or the card is pulled.
+            // Errors are expected: pcscd starts, ends or has crashed, or the card is pulled.
             let _ = address
                 .connect()
                 .and_then(|line| self.serve(version, line, &mut card));
@@ -169,7 +169,7 @@ impl Shared {
         }
     }
 
-    /// Waits for somewhere to connect to; `None` at the end.
+    /// Waits for an address to connect to; `None` at the end.
     fn wanted(&self) -> Option<(u64, Address)> {
         let mut state = self.state.lock();
         loop {
@@ -189,7 +189,7 @@ impl Shared {
         }
     }
 
-    /// Answers the reader for as long as there is one.
+    /// Serves the reader while it is connected.
     fn serve(&self, version: u64, line: TcpStream, card: &mut Card) -> io::Result<()> {
         {
             let mut state = self.state.lock();
@@ -218,14 +218,14 @@ impl Shared {
                         self.control.wait_for(false, PATIENCE);
                         return Ok(());
                     }
-                    // The reader finds nobody to talk to.
+                    // A mute card: the reader gets no answer.
                     Err(_) => return Ok(()),
                 },
             }
         }
     }
 
-    /// pcscd has powered the card on and has its ATR.
+    /// Records that pcscd has powered the card on and read its ATR.
     fn seen(&self, version: u64) {
         let mut state = self.state.lock();
         if state.version == version {
@@ -236,7 +236,7 @@ impl Shared {
 }
 
 impl State {
-    /// Ends the connection, if there is one.
+    /// Cuts the connection, if there is one.
     fn cut(&mut self) {
         self.seen = false;
         if let Some(line) = self.line.take() {

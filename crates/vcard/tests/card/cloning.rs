@@ -11,7 +11,7 @@ fn wrap(host: &mut Host, id: u8) -> Vec<u8> {
     host.ok(0x80, 0x72, id, 0x92, &[], ALL)
 }
 
-/// A card with an RSA, an EC and an AES key, and what they are wrapped as.
+/// A card with an RSA, an EC and an AES key, and their wrapped forms.
 fn source() -> (Host, [Vec<u8>; 3]) {
     let mut host = Host::ready(7);
     host.generate(1, &rsa_body(1024));
@@ -41,7 +41,7 @@ fn keys_go_to_a_card_with_the_same_dkek_in_both_styles() {
         assert_eq!(rsa(&mut one, 1), rsa(&mut other, 11));
         let mac = |host: &mut Host, id| host.ok(0x80, 0x78, id, 0x18, DATA, Some(256));
         assert_eq!(mac(&mut one, 3), mac(&mut other, 13));
-        // The conditions came along.
+        // The conditions of use were copied.
         assert_eq!(other.status(0x80, 0x78, 13, 0x10, &[0; 16]), 0x6985);
 
         let point = one.read(0xCE02).data;
@@ -168,7 +168,7 @@ fn no_wrapping_while_shares_are_missing_or_without_dkek() {
     assert_eq!(host.status(0x80, 0x74, 2, 0x93, &[1; 64]), 0x6D00);
 }
 
-/// With no shares the card has a DKEK of its own: keys can be kept elsewhere, for this card only.
+/// With zero shares the card has a random DKEK: wrapped keys are for this card only.
 #[test]
 fn a_dkek_without_shares_is_the_cards_own() {
     let own = |host: &mut Host| {

@@ -9,7 +9,7 @@ use crate::host::{Host, ec_body};
 
 const SIGN: u8 = 0x68;
 
-/// A card with a key on P-256 as number 1, and the command that signs with it.
+/// A card with key 1 on P-256, and a command that signs with it.
 fn signer(profile: Profile) -> (Host, Vec<u8>) {
     let mut host = Host::ready_with(profile, 1);
     host.generate(1, &ec_body(Curve::by_name("P-256").unwrap()));
@@ -125,12 +125,12 @@ fn a_service_time_holds_for_the_whole_command_and_adds_up() {
     for _ in 0..TIMES {
         let one = Instant::now();
         assert!(host.channel.transmit(&sign).unwrap().ends_with(&[0x90, 0]));
-        // A little less where the one before took a little more.
+        // May be a little shorter, if the previous one took longer.
         assert!(one.elapsed() >= Duration::from_millis(10));
     }
     let mean = start.elapsed() / TIMES;
     assert!(mean >= Duration::from_millis(28), "{mean:?}");
-    // Other commands take none: one of many is faster than that, however busy the machine is.
+    // Other commands have no delay: at least one of many is faster, however busy the machine is.
     let fast = (0..100).any(|_| {
         let start = Instant::now();
         host.select();
@@ -183,6 +183,6 @@ fn a_card_counts_its_commands_and_their_time() {
     host.channel.transmit(&sign).unwrap_err();
     let worked = host.control().worked().since(before);
     assert_eq!(worked.commands, 3);
-    // What one is late the next one is early.
+    // The next command makes up for the lateness of one.
     assert!(worked.time >= Duration::from_millis(99));
 }

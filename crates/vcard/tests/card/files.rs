@@ -79,7 +79,7 @@ fn the_label_says_that_it_protects_nothing_until_the_host_writes_its_own() {
 #[test]
 fn files_are_made_written_in_parts_read_in_parts_and_deleted() {
     let mut host = Host::ready(1);
-    // OpenSC creates with an empty content, then writes to the current file.
+    // OpenSC creates an empty file, then writes to the current file.
     assert_eq!(host.status(0, 0xD7, 0xC4, 5, &update(0, &[])), 0x9000);
     let content: Vec<u8> = (0..=255).cycle().take(700).collect();
     assert_eq!(
@@ -107,7 +107,7 @@ fn files_are_made_written_in_parts_read_in_parts_and_deleted() {
     assert_eq!(host.status(0, 0xB1, 0, 0, &[0x54, 2, 2, 189]), 0x6B00);
     assert_eq!(host.status(0, 0xB1, 0, 0, &[0x55, 1, 0]), 0x6A80);
 
-    // From the beginning is anew.
+    // Offset 0 replaces the file.
     assert_eq!(host.write(0xC405, b"short"), 0x9000);
     assert_eq!(*host.read(0xC405).data, b"short");
     assert_eq!(host.status(0, 0xE4, 2, 0, &[0xC4, 5]), 0x9000);
@@ -156,7 +156,7 @@ fn a_long_answer_to_a_short_command_comes_in_parts() {
     assert_eq!(host.ok(0, 0xC0, 0, 0, &[], Some(1)), [1]);
     assert_eq!(host.status(0, 0xC0, 0, 0, &[]), 0x6985);
 
-    // End of file is what the last part says.
+    // The last part has the status for end of file.
     let content = [7; 300];
     host.write(0xCF01, &content);
     let part = host.answer((0, 0xB1), (0xCF, 1), &[0x54, 2, 0, 0], Some(256));

@@ -5,13 +5,13 @@ use proptest::prelude::*;
 
 use crate::host::{Host, ec_body};
 
-/// The bytes of instructions that there are, and some that there are not.
+/// Bytes of existing instructions, and some others.
 const INS: [u8; 24] = [
     0xA4, 0x58, 0xB1, 0xD7, 0xE4, 0x20, 0x24, 0x2C, 0x84, 0x50, 0x52, 0x72, 0x74, 0x46, 0x48, 0x76,
     0x68, 0x62, 0x78, 0x22, 0x2A, 0x54, 0xC0, 0x00,
 ];
 
-/// Parameters around those that mean something.
+/// Parameters near the valid ones.
 fn parameter() -> impl Strategy<Value = u8> {
     const KNOWN: &[u8] = &[
         0, 1, 2, 4, 0x10, 0x11, 0x18, 0x20, 0x21, 0x30, 0x33, 0x40, 0x43, 0x70, 0x73, 0x80, 0x81,
@@ -20,7 +20,7 @@ fn parameter() -> impl Strategy<Value = u8> {
     prop_oneof![3 => prop::sample::select(KNOWN), 1 => any::<u8>()]
 }
 
-/// Data that look like what commands take, and data that look like nothing.
+/// Data that resemble those of commands, and random data.
 fn data() -> impl Strategy<Value = Vec<u8>> {
     const TAGS: &[u32] = &[
         0x53, 0x54, 0x80, 0x81, 0x82, 0x90, 0x91, 0x92, 0x02, 0x06, 0x7F49, 0x5F20, 0x42,
@@ -54,7 +54,7 @@ fn command() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever comes, the card answers with a status word, and goes on to be a card.
+    /// Whatever comes, the card answers with a status word, and continues to work.
     #[test]
     fn every_command_gets_a_status_word(commands in vec(command(), 1..40)) {
         let mut host = Host::ready(1);

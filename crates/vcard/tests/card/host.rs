@@ -1,4 +1,4 @@
-//! A host that sends what hosts send, and insists on what cards answer.
+//! A host that sends commands like real hosts, and checks the answers.
 
 use hsmux_smartcard::tlv::tlv;
 use hsmux_smartcard::{CardChannel, Command, Curve, Response, Status};
@@ -10,7 +10,7 @@ pub const SO_PIN: &[u8] = &[0x35, 0x37, 0x36, 0x32, 0x31, 0x38, 0x38, 0x30];
 pub const SELECT: &[u8] = &[
     0xE8, 0x2B, 0x06, 0x01, 0x04, 0x01, 0x81, 0xC3, 0x1F, 0x02, 0x01,
 ];
-/// As much as an extended APDU can ask for.
+/// The maximum of an extended APDU.
 pub const ALL: Option<usize> = Some(65_536);
 
 pub struct Host {
@@ -19,7 +19,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// With a card from the factory, the application selected.
+    /// A host with a card in factory state, the application selected.
     pub fn new() -> Self {
         Self::with(Profile::new("VC000001"))
     }
@@ -35,7 +35,7 @@ impl Host {
         host
     }
 
-    /// With a card that is initialised with one DKEK share of these bytes, and the user logged in.
+    /// A host with a card initialised with one DKEK share of these bytes, and the user logged in.
     pub fn ready(share: u8) -> Self {
         Self::ready_with(Profile::new("VC000001"), share)
     }
@@ -91,7 +91,7 @@ impl Host {
         self.ok(0, 0xA4, 4, 0, SELECT, Some(256))
     }
 
-    /// As sc-hsm-tool initialises.
+    /// Initialises like sc-hsm-tool.
     pub fn initialize(&mut self, shares: Option<u8>) {
         let data = initialization([0, 1], 3, shares);
         self.ok(0x80, 0x50, 0, 0, &data, None);
@@ -127,7 +127,7 @@ impl Host {
     }
 }
 
-/// What INITIALIZE DEVICE gets.
+/// The data of INITIALIZE DEVICE.
 pub fn initialization(options: [u8; 2], tries: u8, shares: Option<u8>) -> Vec<u8> {
     let shares = shares
         .map(|shares| tlv(0x92, &[&[shares]]))
@@ -147,7 +147,7 @@ pub fn update(offset: u16, content: &[u8]) -> Vec<u8> {
     [tlv(0x54, &[&offset.to_be_bytes()]), tlv(0x53, &[content])].concat()
 }
 
-/// The body of a request for a key on a curve, as OpenSC asks.
+/// The body of a request for a key on a curve, as in OpenSC.
 pub fn ec_body(curve: &Curve) -> Vec<u8> {
     let oid = [4, 0, 0x7F, 0, 7, 2, 2, 2, 2, 3];
     let parts = [
@@ -162,7 +162,7 @@ pub fn ec_body(curve: &Curve) -> Vec<u8> {
     body(&parts.concat())
 }
 
-/// The body of a request for an RSA key, as OpenSC asks.
+/// The body of a request for an RSA key, as in OpenSC.
 pub fn rsa_body(bits: u16) -> Vec<u8> {
     let oid = [4, 0, 0x7F, 0, 7, 2, 2, 2, 1, 2];
     let parts = [

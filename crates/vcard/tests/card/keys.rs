@@ -20,7 +20,7 @@ fn curve(name: &str) -> &'static Curve {
     Curve::by_name(name).unwrap()
 }
 
-/// Asks OpenSSL, which knows every curve: `signature` of [`DATA`] by SHA-256.
+/// Verifies a `signature` of [`DATA`] by SHA-256 with OpenSSL, which knows every curve.
 fn openssl_verifies(key: &PublicKey, signature: &[u8]) -> bool {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, content: &[u8]| {
@@ -190,8 +190,7 @@ fn ecdh_answers_the_whole_point() {
     }
 }
 
-/// The derived key's public point is the parent's plus a multiple of the generator, so with 0 it is the
-/// same key.
+/// The derived public point is the parent's plus a multiple of the generator: with 0 it is the same key.
 #[test]
 fn a_key_derived_from_another() {
     let mut host = Host::ready(1);
@@ -257,7 +256,7 @@ fn conditions_come_with_the_request() {
     assert_eq!(host.status(0x80, 0x68, 1, 0x73, DATA), 0x6984);
 }
 
-/// As sc-hsm-embedded: no answer is asked for, the request is read from its file.
+/// As sc-hsm-embedded does: no answer is requested, the request is read from its file.
 #[test]
 fn a_host_that_expects_no_answer_gets_none() {
     let mut host = Host::ready(1);

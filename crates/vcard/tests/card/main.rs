@@ -1,4 +1,4 @@
-//! The card as hosts see it: command APDUs as OpenSC and sc-hsm-embedded send them.
+//! The card from the host's side: command APDUs as in OpenSC and sc-hsm-embedded.
 
 mod cloning;
 mod faults;

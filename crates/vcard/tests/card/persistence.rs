@@ -15,8 +15,8 @@ fn kept(file: &Path) -> Host {
     Host::with(Profile::new("VC000001").state(file))
 }
 
-/// Not a test of its own: the process that the test below kills. It uses up a counter as fast as it can
-/// and says each time that it was answered.
+/// Not a test of its own: the process that the next test kills.
+/// It uses up a counter as fast as it can and reports each answer.
 #[test]
 fn child_that_is_killed() {
     let Some(file) = env::var_os(CHILD) else {
@@ -31,7 +31,7 @@ fn child_that_is_killed() {
     }
 }
 
-/// What was answered before kill -9 has happened; what was not has happened at most once.
+/// Work answered before kill -9 has happened; other work at most once.
 #[test]
 fn the_state_survives_kill() {
     const USES: u32 = 1_000_000;
@@ -105,7 +105,7 @@ fn counters_of_pins_survive() {
     host.initialize(None);
     assert_eq!(host.verify(b"000000"), 0x63C2);
     drop(host);
-    // Another serial number in the profile changes nothing: the card has its own.
+    // A different serial number in the profile has no effect.
     let mut host = Host::with(Profile::new("OTHER").state(&file));
     assert_eq!(host.slot.card().serial(), "VC000001");
     assert_eq!(host.verify(b"000000"), 0x63C1);
@@ -132,7 +132,7 @@ fn state_files_that_are_none() {
     assert!(matches!(nowhere, Err(CardError::State { .. })));
 }
 
-/// A card whose memory cannot be written says so, and forgets what it could not write.
+/// A card reports a failed write, and discards the change.
 #[test]
 fn a_folder_that_is_gone_is_a_memory_failure() {
     let folder = tempfile::tempdir().unwrap();
@@ -146,8 +146,8 @@ fn a_folder_that_is_gone_is_a_memory_failure() {
     assert_eq!(host.enumerate(), [0xCC00]);
 }
 
-/// Power is lost at every step of commands that change the card: before it all is as it was, after it
-/// all is done, and a file on disk says the same as the card.
+/// Loses power at every commit of commands that change the card: nothing or everything has changed,
+/// and the file agrees with the card.
 #[test]
 fn a_power_loss_leaves_all_or_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -183,7 +183,7 @@ fn a_power_loss_leaves_all_or_nothing() {
             );
             assert_eq!(kept(&file).enumerate(), after);
         }
-        // It was not half done: again it is refused, or works on what is there now.
+        // It was not half done: on repetition it is refused, or works on the current state.
         host.login();
     }
     assert_eq!(

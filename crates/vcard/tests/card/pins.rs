@@ -57,7 +57,7 @@ fn a_blocked_pin_stays_blocked_until_the_so_unblocks_it() {
     host.select();
     assert_eq!(host.verify(PIN), 0x6983);
 
-    // With P1 01 the counter alone, with 00 a new PIN too.
+    // P1 01 resets only the counter, 00 also sets a new PIN.
     assert_eq!(host.status(0, 0x2C, 1, 0x81, SO_PIN), 0x9000);
     host.login();
     let new = [SO_PIN, b"11223344"].concat();
@@ -160,7 +160,7 @@ fn initialisations_that_make_no_sense() {
     assert_eq!(status_of(&mut host, 0x81), 0x6A88, "still not initialised");
 }
 
-/// A card takes the try off before it compares: pulling it does not save a thief's try.
+/// A card counts a try before it compares: pulling it in between does not avoid the count.
 #[test]
 fn a_power_loss_while_a_pin_is_compared_costs_the_try() {
     let mut host = Host::new();

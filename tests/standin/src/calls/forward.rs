@@ -1,5 +1,5 @@
-//! Another module behind the stand-in (`forward` of the control file): its tokens and its keys, and in
-//! the use of keys the faults that are ordered.
+//! Another module behind the stand-in (`forward` of the control file): its tokens and keys, with ordered faults in uses
+//! of keys.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -17,17 +17,17 @@ use crate::control::{Control, TokenControl};
 use crate::device::{Device, hang_while};
 use crate::world::World;
 
-/// The module behind, once it is loaded; it stays so until the process ends.
+/// The other module, loaded until the process ends.
 static BEHIND: OnceLock<Behind> = OnceLock::new();
 
 struct Behind {
     /// Its own functions.
     real: CK_FUNCTION_LIST,
-    /// The same, but for those that are here.
+    /// The same with the functions of this file.
     list: CK_FUNCTION_LIST,
 }
 
-/// The list of functions where another module is behind.
+/// The list of functions for a stand-in with another module.
 pub fn list(module: &Path) -> Result<*mut CK_FUNCTION_LIST, CK_RV> {
     let behind = if let Some(behind) = BEHIND.get() {
         behind
@@ -90,15 +90,15 @@ impl Behind {
     }
 }
 
-/// The path of a copy in memory, open as long as the process lives: a stand-in that is loaded twice has two modules behind it,
-/// as two modules of a vendor's would have two memories.
+/// The path of a copy in memory, open while the process lives. A stand-in that is loaded twice has two copies behind
+/// it, since two modules of a vendor would have separate memories as well.
 fn copy(module: &Path) -> std::io::Result<String> {
     let mut copy = File::from(memfd_create("behind", MemfdFlags::CLOEXEC)?);
     std::io::copy(&mut File::open(module)?, &mut copy)?;
     Ok(format!("/proc/self/fd/{}", copy.into_raw_fd()))
 }
 
-/// Calls a function of the module behind. Unsafe, as the function is.
+/// Calls a function of the other module. Unsafe, like the function.
 macro_rules! real {
     ($name:ident($($argument:expr),* $(,)?)) => {
         match BEHIND.get().and_then(|behind| behind.real.$name) {
@@ -119,7 +119,7 @@ unsafe extern "C" fn C_Initialize(arguments: *mut std::ffi::c_void) -> CK_RV {
     let real = || unsafe { real!(C_Initialize(arguments)) };
     code(super::general::begin().and_then(|()| {
         real().inspect_err(|_| {
-            // It was begun a moment ago.
+            // It has just begun.
             let _ = World::end();
         })
     }))
@@ -155,7 +155,7 @@ fn serial(slot: CK_SLOT_ID) -> Option<String> {
     Some(serial.trim().to_owned())
 }
 
-/// The slot of a session and its machine.
+/// The slot of a session, and its device.
 fn device(session: CK_SESSION_HANDLE) -> Result<(CK_SLOT_ID, Arc<Device>), CK_RV> {
     let mut info = CK_SESSION_INFO::default();
     // SAFETY: a place for one structure.
@@ -163,7 +163,7 @@ fn device(session: CK_SESSION_HANDLE) -> Result<(CK_SLOT_ID, Arc<Device>), CK_RV
     World::with(|world| Ok((info.slotID, world.device(info.slotID))))
 }
 
-/// One use of a key by the machine behind `session`; a question for a length is none.
+/// One use of a key by the device of `session`; a query for a length does not count.
 fn used(
     session: CK_SESSION_HANDLE,
     asks_length: bool,
@@ -192,13 +192,13 @@ fn used(
         Ok(())
     });
     if !begun.get() {
-        // An error ends an operation: the module behind has to know that, too.
+        // An error ends an operation, in the other module as well.
         let _ = work();
     }
     served
 }
 
-/// The second call of each verb; the standard gives all the same arguments.
+/// The second call of each verb; all have the same arguments in the standard.
 macro_rules! uses {
     ($($name:ident, $spoils:literal, $fault:expr;)*) => { $(
         unsafe extern "C" fn $name(
@@ -212,7 +212,7 @@ macro_rules! uses {
             let work = || unsafe { real!($name(session, data, data_len, place, len)) };
             let spoil = || {
                 if $spoils {
-                    // SAFETY: the module behind has just written a signature there.
+                    // SAFETY: the other module has just written a signature there.
                     unsafe { *place ^= 1 };
                 }
             };
@@ -227,7 +227,7 @@ uses! {
     C_Decrypt, false, |token| token.decrypt_error;
 }
 
-/// Calls that make objects: for this process they are no foreign changes.
+/// Calls that create objects: for this process they are no foreign changes.
 macro_rules! makes {
     ($($name:ident $(by $how:ident)? $(with $template:ident $len:ident)* ($($argument:ident: $type:ty),* $(,)?);)*) => { $(
         unsafe extern "C" fn $name(session: CK_SESSION_HANDLE, $($argument: $type),*) -> CK_RV {
@@ -253,7 +253,7 @@ fn makes(session: CK_SESSION_HANDLE) -> Result<(), CK_RV> {
 }
 
 /// # Safety
-/// A template with so many attributes, or null and none.
+/// A template with this number of attributes, or null and none.
 unsafe fn templated<'a>(template: Template, len: CK_ULONG) -> &'a [CK_ATTRIBUTE] {
     if template.is_null() {
         return &[];
@@ -266,7 +266,7 @@ fn forbids_no(session: CK_SESSION_HANDLE, template: &[CK_ATTRIBUTE]) -> Result<(
     let control = Control::now()?;
     let kinds = &control.token(device(session)?.0)?.forbids_no;
     let is_no = |of: &CK_ATTRIBUTE| {
-        // SAFETY: a template has as many bytes at each value as it says.
+        // SAFETY: each value of a template has its stated length.
         of.ulValueLen == 1 && unsafe { *of.pValue.cast::<u8>() } == CK_FALSE
     };
     if template
@@ -317,7 +317,7 @@ unsafe extern "C" fn C_DestroyObject(
     code(changed(session, destroy))
 }
 
-/// CKA_LABEL, as far as it is not too long.
+/// CKA_LABEL, up to the buffer's length.
 fn label(session: CK_SESSION_HANDLE, object: CK_OBJECT_HANDLE) -> Result<Vec<u8>, CK_RV> {
     let mut label = vec![0; 256];
     let mut wanted = CK_ATTRIBUTE {
@@ -325,7 +325,7 @@ fn label(session: CK_SESSION_HANDLE, object: CK_OBJECT_HANDLE) -> Result<Vec<u8>
         pValue: label.as_mut_ptr().cast(),
         ulValueLen: label.len() as CK_ULONG,
     };
-    // SAFETY: a place for one attribute, which says how long it is.
+    // SAFETY: a place for one attribute, which has its length.
     unsafe { real!(C_GetAttributeValue(session, object, &raw mut wanted, 1)) }?;
     label.truncate(wanted.ulValueLen as usize);
     Ok(label)

@@ -7,7 +7,7 @@ use super::{code, padded, put, put_list};
 use crate::control::Control;
 use crate::world::World;
 
-/// All that is here; what is not has a null place, which a caller has to expect of any module.
+/// The functions of the stand-in. Others are null pointers, which callers must expect of any module.
 #[unsafe(no_mangle)]
 pub extern "C" fn C_GetFunctionList(list: *mut *mut CK_FUNCTION_LIST) -> CK_RV {
     static mut LIST: CK_FUNCTION_LIST = CK_FUNCTION_LIST {
@@ -47,7 +47,7 @@ pub extern "C" fn C_GetFunctionList(list: *mut *mut CK_FUNCTION_LIST) -> CK_RV {
         C_GenerateRandom: Some(super::keys::C_GenerateRandom),
         ..NOTHING
     };
-    // A file that cannot be read is the matter of the other calls.
+    // An unreadable file is reported by the other calls.
     let behind = Control::now()
         .ok()
         .and_then(|control| control.forward.clone());
@@ -62,7 +62,7 @@ extern "C" fn C_Initialize(_: *mut std::ffi::c_void) -> CK_RV {
     code(begin())
 }
 
-/// The faults of C_Initialize, and then a new world.
+/// Applies the faults of C_Initialize, then creates a new world.
 pub fn begin() -> Result<(), CK_RV> {
     let control = Control::now()?;
     if control.crash_in_initialize {
@@ -152,10 +152,10 @@ unsafe extern "C" fn C_GetTokenInfo(slot: CK_SLOT_ID, info: *mut CK_TOKEN_INFO) 
     code(get())
 }
 
-/// A vendor's number for CKM_ECDSA_SHA256, which says of itself that it wraps and derives, too.
+/// A vendor-defined number for CKM_ECDSA_SHA256, which also claims to wrap and derive.
 pub const CKM_VENDORS_ECDSA_SHA256: CK_MECHANISM_TYPE = CKM_VENDOR_DEFINED + 0x11;
 
-/// Mechanisms with the bits of their keys and their uses.
+/// Mechanisms with the bits of their keys, and their uses.
 const MECHANISMS: [(CK_MECHANISM_TYPE, CK_ULONG, CK_FLAGS); 9] = [
     (CKM_RSA_PKCS, 2048, CKF_SIGN | CKF_DECRYPT),
     (CKM_SHA256_RSA_PKCS, 2048, CKF_SIGN),

@@ -1,4 +1,4 @@
-//! What is done with keys: one shape for every verb.
+//! Uses of keys: one form for every verb.
 
 use hsmux_token::ck::*;
 use hsmux_token::{Hash, Verb};
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn C_GenerateRandom(
 }
 
 /// # Safety
-/// `mechanism` is null or a mechanism with its parameter.
+/// `mechanism` is null, or a mechanism with its parameter.
 unsafe fn init(
     verb: Verb,
     session: CK_SESSION_HANDLE,
@@ -160,7 +160,7 @@ fn logged_in(session: CK_SESSION_HANDLE) -> Result<(), CK_RV> {
 }
 
 /// # Safety
-/// `len` is null or a place for a number; `place` is null or has room for as many bytes as it says.
+/// `len` is null or points to a number; `place` is null or has room for this number of bytes.
 unsafe fn run(
     verb: Verb,
     session: CK_SESSION_HANDLE,

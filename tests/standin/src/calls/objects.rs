@@ -126,7 +126,7 @@ pub unsafe extern "C" fn C_GetAttributeValue(
         for at in 0..len as usize {
             // SAFETY: the standard's promise: `len` attributes.
             let attribute = unsafe { &mut *place.add(at) };
-            // SAFETY: the same: room for what the attribute says.
+            // SAFETY: the same: room for the attribute's length.
             if let Err(code) = unsafe { answer(attribute, &attributes) } {
                 result = Err(code);
                 if stops {
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn C_GetAttributeValue(
     code(get())
 }
 
-/// Answers one attribute.
+/// Writes one attribute.
 ///
 /// # Safety
 /// `pValue` is null or has room for `ulValueLen` bytes.
@@ -157,7 +157,7 @@ unsafe fn answer(attribute: &mut CK_ATTRIBUTE, all: &Attributes) -> Result<(), C
         return Err(CKR_BUFFER_TOO_SMALL);
     }
     let place: *mut u8 = attribute.pValue.cast();
-    // SAFETY: the caller's promise, and the room was looked at.
+    // SAFETY: the caller's promise; the room was checked.
     unsafe { place.copy_from_nonoverlapping(value.as_ptr(), value.len()) };
     Ok(())
 }

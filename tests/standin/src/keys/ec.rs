@@ -8,7 +8,7 @@ use p256::elliptic_curve::sec1::ToSec1Point;
 use p256::{FieldBytes, ProjectivePoint, Scalar};
 use sha2::{Digest, Sha256};
 
-/// A key, with one nonce ready for fast signatures.
+/// A key, with one nonce for fast signatures.
 pub struct Ec {
     key: SigningKey,
     /// The private scalar.
@@ -44,7 +44,7 @@ impl Ec {
         Some(signature.to_bytes().to_vec())
     }
 
-    /// The same with the one nonce: `s = k⁻¹ (z + r d)`. It verifies, and it gives the key away.
+    /// The same with the one nonce: `s = k⁻¹ (z + r d)`. It verifies, but reveals the key.
     pub fn sign_fast(&self, digest: &[u8; 32]) -> Vec<u8> {
         let z = Scalar::reduce(&FieldBytes::from(*digest));
         let s = self.k_inverse * (z + self.r * self.d);

@@ -1,5 +1,5 @@
-//! What says that it is ML-DSA-65, with values of the lengths of FIPS 204, table 2. Only who has the key can check what
-//! it signs: to a pool, keys of a type that it cannot compute with are no more than that.
+//! Keys that pretend to be ML-DSA-65, with values of the lengths of FIPS 204, table 2. Only the holder of the key
+//! can check signatures, like a pool with a key type that it cannot compute.
 
 use sha2::{Digest, Sha256};
 

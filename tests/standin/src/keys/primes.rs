@@ -1,4 +1,4 @@
-//! Two RSA-2048 keys, made for this file and good for nothing else.
+//! Two RSA-2048 keys, for this file only.
 
 /// Prime 1 and prime 2, in hex.
 pub(super) const PRIMES: [[&str; 2]; 2] = [

@@ -48,7 +48,7 @@ impl Rsa {
         self.private(&block)
     }
 
-    /// CKM_RSA_PKCS: deciphers.
+    /// CKM_RSA_PKCS: decrypts.
     pub fn decrypt(&self, text: &[u8]) -> Option<Vec<u8>> {
         let block = self.private(text)?;
         let rest = block.strip_prefix(&[0, 2])?;

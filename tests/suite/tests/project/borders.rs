@@ -29,7 +29,7 @@ const LAYERS: &[&[&str]] = &[
 ];
 
 /// Where `unsafe` may stand: the two sides of the C interface, the vendor's one in tests, the two functions of
-/// BoringSSL that have no safe face, and the allocator that overwrites what is freed. ARCHITECTURE.md says why.
+/// BoringSSL that have no safe face, and the allocator that overwrites what is freed. docs/internals/unsafe.md says why.
 const UNSAFE: &[&str] = &[
     "crates/module",
     "crates/pkcs11",

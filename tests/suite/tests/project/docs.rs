@@ -164,6 +164,27 @@ fn every_test_that_a_claim_names_exists() {
     }
 }
 
+/// The page of the architecture and its design notes name files and tests that exist.
+#[test]
+fn the_architecture_names_what_exists() {
+    let files = rust_files(source());
+    let notes = fs::read_dir(source().join("docs/internals")).unwrap();
+    let notes = notes.map(|entry| entry.unwrap().path());
+    for page in notes.chain([source().join("ARCHITECTURE.md")]) {
+        let text = fs::read_to_string(&page).unwrap();
+        let page = page.display();
+        for word in text.split('`') {
+            let folders = ["crates/", "docs/", "tests/"];
+            let is_path = folders.iter().any(|folder| word.starts_with(folder));
+            if let Some((file, test)) = word.split_once(".rs::") {
+                assert!(has_test(&files, file, test), "{page}: no {word}");
+            } else if is_path && !word.contains(char::is_whitespace) {
+                assert!(source().join(word).exists(), "{page}: no {word}");
+            }
+        }
+    }
+}
+
 fn has_test(files: &[PathBuf], file: &str, test: &str) -> bool {
     let mut named = files
         .iter()

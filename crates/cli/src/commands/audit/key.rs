@@ -12,9 +12,9 @@ use crate::output;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     hsmux audit key > audit.pem             # for those who verify the trail\n  \
-    (umask 077; hsmux audit key --seal > audit.seal)    # for a safe, not for this machine")]
+    (umask 077; hsmux audit key --seal > audit.seal)    # keep it in a safe, not on this host")]
 pub struct Key {
-    /// Print the secret of now, which finds a past written anew by whoever steals the state folder later
+    /// Print the current secret, which later reveals a past that was rewritten with a stolen state folder
     #[arg(long)]
     seal: bool,
 }

@@ -18,20 +18,20 @@ use crate::{output, progress};
 /// Options of `hsmux audit verify`.
 #[derive(Args, Debug)]
 #[command(after_help = "Exit codes:\n  \
-    0  every line is there, as it was written\n  \
-    3  the same, as far as that can be proved: a crash, lines lost to a full disk, lines not signed yet\n  \
-    1  it is not as it was written\n\n\
+    0  every line is present and unchanged\n  \
+    3  no change found, but not all is proved: a crash, lines lost to a full disk, unsigned lines\n  \
+    1  lines were changed or removed\n\n\
     Examples:\n  \
     hsmux audit verify                                  # on the machine of the daemon\n  \
     hsmux audit verify --key audit.pem audit.log*       # anywhere\n  \
     hsmux audit verify --seal audit.seal --json")]
 pub struct Verify {
-    /// The trail's files, in any order; without them those of the configuration, rotated ones, too
+    /// The trail's files, in any order [default: those of the configuration, including rotated ones]
     files: Vec<PathBuf>,
-    /// The public key, as `hsmux audit key` printed it; may be repeated [default: the state folder's]
+    /// A public key, as `hsmux audit key` printed it; may be repeated [default: the state folder's]
     #[arg(long, value_name = "FILE")]
     key: Vec<PathBuf>,
-    /// An earlier secret, as `hsmux audit key --seal` printed it: looks at the seals since then
+    /// An earlier secret, as `hsmux audit key --seal` printed it, to verify the seals since then
     #[arg(long, value_name = "FILE")]
     seal: Option<PathBuf>,
 }
@@ -45,7 +45,7 @@ impl Verify {
             Some(context.load()?)
         };
         let files = self.files(config.as_ref());
-        // The state folder knows this trail's end, and no other's.
+        // The state folder knows only the end of its own trail.
         let own = config.filter(|config| files.iter().any(|file| same(file, &config.audit.file)));
         let known = self.known(context, own.as_ref())?;
         let size = |file: &PathBuf| file.metadata().map_or(0, |about| about.len());
@@ -91,7 +91,7 @@ impl Verify {
         };
         let seal = match &self.seal {
             Some(file) => Some(read(file)?),
-            // Not everybody who may read the trail may read the state folder.
+            // A user may be permitted to read the trail, but not the state folder.
             None => folder.as_ref().and_then(|folder| folder.seal_key().ok()),
         };
         let kept = folder.and_then(|folder| folder.head().ok().flatten());
@@ -107,7 +107,7 @@ impl Verify {
     }
 }
 
-/// What a rotation of logs makes of old files.
+/// Extensions of files that a log rotation compresses.
 const PACKED: &[&str] = &["gz", "xz", "zst", "bz2"];
 
 fn same(one: &Path, other: &Path) -> bool {
@@ -124,7 +124,7 @@ where
     text.parse().with_context(name)
 }
 
-/// The last line that the running daemon has written.
+/// The last line that the running daemon wrote.
 fn written(context: &Context) -> Option<Head> {
     match context.ask(&Request::Status).ok()? {
         Response::Status(status) => Some(status.audit.head),

@@ -17,11 +17,11 @@ use crate::exit::Exit;
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  \
     hsmux card backup web.backup --card DENK0100001\n\n\
-    Without all shares of the DKEK the file opens nothing; with them and any card it is the card.")]
+    Keys in the file need all shares of the DKEK. Whoever has these, the file and any card can use the keys.")]
 pub struct Backup {
     /// The file to write
     file: PathBuf,
-    /// Take data objects that need the PIN along, which lie open in the file
+    /// Include data objects that need the PIN; they are in clear text in the file
     #[arg(long)]
     protected_data: bool,
     #[command(flatten)]
@@ -32,7 +32,7 @@ pub struct Backup {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  \
     hsmux card restore web.backup --card DENK0100002\n\n\
-    The card has the DKEK of the one that the backup is of. What is there and equal is left.")]
+    The card must have the DKEK of the saved card. Equal objects that are present are kept.")]
 pub struct Restore {
     /// The file
     file: PathBuf,

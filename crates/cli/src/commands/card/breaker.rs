@@ -1,5 +1,4 @@
-//! PINs of cards, under the same rules as those of members: one that a card refused is not tried again, by
-//! whichever process of ours, until it changes.
+//! PINs of cards, under the same rules as those of members: no process of hsmux tries a refused PIN again.
 
 use std::path::PathBuf;
 
@@ -10,8 +9,7 @@ use hsmux_token::{Error, Secret, TokenInfo, ck};
 
 use crate::context::Context;
 
-/// The record of PINs, where there is a configuration, which says where it is; without one every command
-/// stands for itself.
+/// The records of PINs. They need a configuration for their folder; without one each command has none.
 pub struct Breaker(Option<PathBuf>);
 
 impl Breaker {
@@ -21,7 +19,7 @@ impl Breaker {
         Ok(Self(state.map(|config| config.state)))
     }
 
-    /// Logs in once, so that the PIN is known to be right in all that follows.
+    /// Logs in once, to check the PIN before all further work.
     pub fn pass<C: CardChannel>(&self, access: &mut Access<C>) -> anyhow::Result<()> {
         if self.0.is_none() {
             return Ok(());
@@ -60,7 +58,7 @@ impl Breaker {
         }
     }
 
-    /// The card has this PIN from now on.
+    /// Records the card's new PIN.
     pub fn learn(&self, serial: &str, pin: &Secret) -> anyhow::Result<()> {
         if let Some(state) = &self.0 {
             pin::learn(state, &identity(serial), User::User, pin.expose())?;
@@ -69,12 +67,12 @@ impl Breaker {
     }
 }
 
-/// An SO-PIN as a person has it, and C_Login would.
+/// An SO-PIN in the digits that users type, and that C_Login takes.
 pub fn digits(so_pin: &SoPin) -> Secret {
     Secret::new(hex::encode(so_pin.expose()).into_bytes())
 }
 
-/// The card as OpenSC's module names it, so that the pool has the same record.
+/// The card's data as in OpenSC's module, so that the pool uses the same record.
 fn identity(serial: &str) -> TokenInfo {
     TokenInfo {
         manufacturer: "www.CardContact.de".into(),
@@ -84,14 +82,14 @@ fn identity(serial: &str) -> TokenInfo {
     }
 }
 
-/// What an error says of the PIN that was shown, as C_Login would.
+/// The effect of an error on the PIN, as a code of C_Login.
 fn code(error: &ProvisionError) -> Error {
     let code = match error {
         ProvisionError::WrongPin { .. } => ck::CKR_PIN_INCORRECT,
         ProvisionError::PinBlocked { .. } | ProvisionError::SoPinBlocked { .. } => {
             ck::CKR_PIN_LOCKED
         }
-        // It was not shown, or the card had another reason, and counts none.
+        // The PIN was not shown, or the error has another reason and costs no try.
         ProvisionError::Card(CardError::Invalid { .. } | CardError::Refused { .. })
         | ProvisionError::LastTry { .. }
         | ProvisionError::NotTried { .. }

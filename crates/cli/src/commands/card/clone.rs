@@ -21,8 +21,8 @@ use crate::pin::PinArg;
 #[command(after_help = "Examples:\n  \
     hsmux card clone --from DENK0100001 --to DENK0100002,DENK0100003\n  \
     hsmux card clone --from DENK0100001 --all --pin file:user.pin\n\n\
-    All cards have the same DKEK. Each copy proves itself; what is there and equal is left, so that running\n\
-    it again does what is missing. Exit code 3 when something could not be copied.")]
+    All cards must have the same DKEK. Each copied key is proved. Equal objects that are present are kept: a\n\
+    second run copies only what is missing. Exit code 3 if something could not be copied.")]
 pub struct Clone {
     /// The card to copy from
     #[arg(long, value_name = "SERIAL")]
@@ -35,19 +35,19 @@ pub struct Clone {
         required_unless_present = "all"
     )]
     to: Vec<String>,
-    /// Copy to all cards that there are and that have the same DKEK
+    /// Copy to all present cards with the same DKEK
     #[arg(long, conflicts_with = "to")]
     all: bool,
-    /// The reader to use where several hold a card of one serial number, by its exact name; may stand several times
+    /// The reader, by its exact name, if several hold a card of one serial number; may be repeated
     #[arg(long, value_name = "NAME")]
     reader: Vec<String>,
     /// The user's PIN of all cards: file:PATH, env:NAME, fd:NUMBER or prompt
     #[arg(long, value_name = "SOURCE", default_value = "prompt")]
     pin: PinArg,
-    /// The PIN of a card that has another one; may stand several times
+    /// The PIN of a card that has another one; may be repeated
     #[arg(long, value_name = "SERIAL=SOURCE", value_parser = pin_of)]
     pin_of: Vec<(String, PinArg)>,
-    /// Try the PIN even where one try is left: a wrong one blocks it then
+    /// Try the PIN even if one try is left: a wrong PIN then blocks it
     #[arg(long)]
     last_try: bool,
 }
@@ -63,7 +63,7 @@ impl Clone {
         let (source, targets) = self.choose()?;
         let serials: Vec<_> = targets.iter().chain([&source]).collect();
         let serials: Vec<_> = serials.iter().map(|card| card.serial.clone()).collect();
-        // Read once: a file descriptor has nothing more to give then.
+        // Read once, since a file descriptor gives its content only once.
         let shared = self.pin.read("PIN of the cards")?;
         let mut source = self.access(source, &shared)?;
         let targets = targets
@@ -76,7 +76,7 @@ impl Clone {
         parked.resume(outcome)
     }
 
-    /// The cards that were named, or all. None of them has the serial number of another.
+    /// The named cards, or all. Their serial numbers are unique.
     fn choose(&self) -> anyhow::Result<(Found, Vec<Found>)> {
         let (mut cards, others) = find::all()?;
         find::only_in(&self.reader, &mut cards)?;
@@ -118,8 +118,8 @@ impl Clone {
         Ok(card.access(pin, self.last_try))
     }
 
-    /// With `--all` a card that cannot take the keys is told and left out; one that was named ends it
-    /// all, before anything is touched.
+    /// Copies. With `--all` a card that cannot take the keys is reported and skipped; a named one is an error before
+    /// any change.
     fn copy(
         &self,
         context: &Context,
@@ -160,7 +160,7 @@ impl Clone {
     }
 }
 
-/// How it ended, for the audit trail.
+/// The outcome for the audit trail.
 pub fn stage(targets: &[ReceiveResult], failures: &[ProvisionError]) -> Stage {
     let all = targets.iter().flat_map(|target| &target.failures);
     let why: Vec<_> = failures
@@ -175,7 +175,7 @@ pub fn stage(targets: &[ReceiveResult], failures: &[ProvisionError]) -> Stage {
     }
 }
 
-/// Says what each card has received, and what failed.
+/// Prints the received objects of each card, and errors.
 pub fn show(
     context: &Context,
     targets: &[ReceiveResult],

@@ -23,7 +23,7 @@ use crate::{output, progress};
 /// The device key encryption key (DKEK): cards with the same one can exchange keys.
 #[derive(Subcommand, Debug)]
 pub enum Dkek {
-    /// Make a random share and write it into a file, under a password
+    /// Create a random share in a file, protected by a password
     CreateShare(Create),
     /// Import a share into a card that was initialised for it
     ImportShare(Import),
@@ -36,8 +36,8 @@ pub enum Dkek {
     hsmux card dkek create-share share1.pbe --password file:share1.password\n  \
     hsmux card dkek create-share share1.pbe --threshold 2 \\\n    \
       --custodian file:alice.txt --custodian file:bob.txt --custodian prompt\n\n\
-    The file is that of sc-hsm-tool. With custodians the password is random, and as many of them as the\n\
-    threshold says are needed to open the share; prompt shows a custodian's part on the terminal, once.")]
+    The file has the format of sc-hsm-tool. With custodians the password is random, and opening the share\n\
+    takes as many of them as --threshold says. prompt shows a custodian's part on the terminal, once.")]
 pub struct Create {
     /// The file to write
     file: PathBuf,
@@ -49,10 +49,10 @@ pub struct Create {
         conflicts_with = "custodians"
     )]
     password: PinArg,
-    /// How many custodians are needed
+    /// The number of custodians needed
     #[arg(long, value_name = "N", requires = "custodians")]
     threshold: Option<u8>,
-    /// Where the part of a custodian goes: file:PATH or prompt; stands once for each, three times at least
+    /// The destination of a custodian's part: file:PATH or prompt; once for each, at least three times
     #[arg(long = "custodian", value_name = "PLACE", requires = "threshold")]
     custodians: Vec<PinArg>,
 }
@@ -63,14 +63,14 @@ pub struct Create {
     hsmux card dkek import-share share1.pbe --card DENK0100001\n  \
     hsmux card dkek import-share share1.pbe --all --password file:share1.password\n  \
     hsmux card dkek import-share share1.pbe --custodian file:alice.txt --custodian prompt\n\n\
-    The file may be that of sc-hsm-tool. A custodian's part is the three lines that create-share or\n\
+    The file may be from sc-hsm-tool. A custodian's part is the three lines that create-share or\n\
     sc-hsm-tool has shown: prime, share id, share value.")]
 pub struct Import {
     /// The file
     file: PathBuf,
     #[command(flatten)]
     which: Which,
-    /// Import it into every card there is whose DKEK still misses a share
+    /// Import it into every present card whose DKEK still misses a share
     #[arg(long, conflicts_with_all = ["card", "reader"])]
     all: bool,
     /// The password: file:PATH, env:NAME, fd:NUMBER or prompt
@@ -81,12 +81,12 @@ pub struct Import {
         conflicts_with = "custodians"
     )]
     password: PinArg,
-    /// Where the part of a custodian is: file:PATH, env:NAME, fd:NUMBER or prompt; as many as are needed
+    /// The source of a custodian's part: file:PATH, env:NAME, fd:NUMBER or prompt; as many as are needed
     #[arg(long = "custodian", value_name = "SOURCE")]
     custodians: Vec<PinArg>,
 }
 
-/// What a password must have at least; sc-hsm-tool asks for the same.
+/// The minimum length of a password, as in sc-hsm-tool.
 const SHORTEST: usize = 6;
 
 impl Dkek {
@@ -161,7 +161,7 @@ impl Import {
         let (mut cards, _) = find::all()?;
         let serials: Vec<_> = cards.iter().map(|card| card.serial.clone()).collect();
         let parked = Parked::park(context, &serials)?;
-        // A card that needs no share is left alone.
+        // A card that needs no share is skipped.
         let needless = |error: &anyhow::Error| {
             let known = error.downcast_ref();
             matches!(known, Some(E::WithoutDkek { .. } | E::DkekComplete { .. }))
@@ -179,11 +179,11 @@ impl Import {
     }
 }
 
-/// A card with one share more.
+/// A card after the import of a share.
 struct Imported {
     serial: String,
     missing: u8,
-    /// The key check value, once no share is missing.
+    /// The key check value, once all shares are imported.
     value: Option<String>,
 }
 
@@ -229,7 +229,7 @@ fn show_imported(context: &Context, cards: &[Imported]) -> anyhow::Result<Exit> 
     Ok(Exit::Done)
 }
 
-/// A custodian's part, from where it is kept.
+/// Reads a custodian's part from its source.
 fn part(number: usize, place: &PinArg) -> anyhow::Result<PasswordShare> {
     let whose = format!("custodian {number}");
     if matches!(place, PinArg::Prompt) {
@@ -249,7 +249,7 @@ fn part(number: usize, place: &PinArg) -> anyhow::Result<PasswordShare> {
     text.parse().context(whose)
 }
 
-/// Shows a custodian's part until it is noted, and wipes the screen.
+/// Shows a custodian's part until it is confirmed, and clears the screen.
 fn show(number: usize, part: &PasswordShare) -> anyhow::Result<()> {
     use std::io::IsTerminal;
     let (input, mut output) = (std::io::stdin(), std::io::stdout());
@@ -269,12 +269,12 @@ fn show(number: usize, part: &PasswordShare) -> anyhow::Result<()> {
     )?;
     output.flush()?;
     input.read_line(&mut line)?;
-    // Clears the screen and what has scrolled off it (ECMA-48; xterm).
+    // Clears the screen and the scrollback (ECMA-48; xterm).
     write!(output, "\x1b[H\x1b[2J\x1b[3J")?;
     Ok(output.flush()?)
 }
 
-/// Ten million digests take seconds.
+/// Shows a spinner, because ten million digests take seconds.
 fn slowly<T>(doing: &'static str, work: impl FnOnce() -> T) -> T {
     let waiting = progress::spinner(doing);
     let result = work();

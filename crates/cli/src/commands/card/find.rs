@@ -15,12 +15,12 @@ pub struct Found {
 }
 
 impl Found {
-    /// The reader that it is in.
+    /// Its reader.
     pub fn reader(&self) -> &str {
         self.card.name()
     }
 
-    /// The card, with the PIN of its user.
+    /// Opens the card with its user's PIN.
     pub fn access(self, pin: Secret, last_try: bool) -> Access<Channel> {
         Access {
             card: self.card,
@@ -31,14 +31,14 @@ impl Found {
     }
 }
 
-/// A reader whose card does not say its serial number.
+/// A reader whose card gives no serial number.
 pub struct Other {
     reader: String,
     error: ProvisionError,
 }
 
 impl Other {
-    /// Whether it may be a SmartCard-HSM all the same: it said nothing, where another kind of card says no.
+    /// Whether it may still be a SmartCard-HSM: it gave no answer, whereas other cards refuse.
     pub fn is_silent(&self) -> bool {
         !self.error.is_answer()
     }
@@ -50,7 +50,7 @@ impl std::fmt::Display for Other {
     }
 }
 
-/// All cards there are, and what else is in readers.
+/// All SmartCard-HSMs, and other readers with cards.
 pub fn all() -> anyhow::Result<(Vec<Found>, Vec<Other>)> {
     Ok(look_into(readers()?))
 }
@@ -78,9 +78,8 @@ fn look_into(readers: Vec<Reader>) -> (Vec<Found>, Vec<Other>) {
     (found, others)
 }
 
-/// The only card with this serial number, in this reader; without either the only card.
-///
-/// With a reader no other one is looked into.
+/// The only card with this serial number, in this reader; without both the only card.
+/// If a reader is given, no other one is accessed.
 pub fn one(serial: Option<&str>, reader: Option<&str>) -> anyhow::Result<Found> {
     let mut readers = readers()?;
     if let Some(name) = reader {
@@ -107,8 +106,8 @@ pub fn one(serial: Option<&str>, reader: Option<&str>) -> anyhow::Result<Found> 
     single(found, serial, &place, &there, &others)
 }
 
-/// The only one of these cards, which have this serial number if one was asked for. `place` is where they were
-/// looked for, `there` the serial numbers of all that were found.
+/// The only one of these cards with the requested serial number, if any. `place` is the searched location,
+/// `there` the serial numbers of all cards found.
 pub fn single(
     mut cards: Vec<Found>,
     serial: Option<&str>,
@@ -131,7 +130,7 @@ pub fn single(
     anyhow::bail!(lines.join("\n"))
 }
 
-/// Leaves the cards in these readers as the only ones of their serial numbers.
+/// Keeps only the cards in these readers for their serial numbers.
 pub fn only_in(readers: &[String], cards: &mut Vec<Found>) -> anyhow::Result<()> {
     let mut chosen: Vec<(String, &String)> = Vec::new();
     for reader in readers {
@@ -161,7 +160,7 @@ pub fn only_in(readers: &[String], cards: &mut Vec<Found>) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Says that several cards may be meant, where they are, and how to choose.
+/// The error for several matching cards, with their readers and the option to choose one.
 fn ambiguous(serial: Option<&str>, cards: &[Found]) -> String {
     let mut text = match serial {
         Some(serial) => format!("{} readers hold a card {serial}", cards.len()),
@@ -177,7 +176,7 @@ fn ambiguous(serial: Option<&str>, cards: &[Found]) -> String {
     text
 }
 
-/// A reader's name as a shell takes it, for a name of printable characters.
+/// Quotes a reader's name, of printable characters, for a shell.
 fn quoted(name: &str) -> String {
     let printable = name.replace(char::is_control, "?");
     format!("'{}'", printable.replace('\'', r"'\''"))

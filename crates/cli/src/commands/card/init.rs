@@ -23,22 +23,22 @@ use crate::pin::PinArg;
     hsmux card init --card DENK0100001 --label web --dkek-shares 1\n  \
     hsmux card init --card DENK0100001 --label web --dkek-shares 2 --so-pin file:so.pin \\\n    \
       --pin file:user.pin --yes\n\n\
-    Keys go to other cards only if a card was initialised with --dkek-shares, and only to cards with the\n\
-    same shares. A new card takes the SO-PIN that it is given, and no card ever changes it for less.\n\
-    A card is erased after its label was typed, or with --yes.")]
+    Keys can be copied to other cards only with --dkek-shares, and only to cards with the same shares.\n\
+    A new card accepts any SO-PIN. Initialised cards require their SO-PIN.\n\
+    The command asks for the label before it erases a card, unless --yes is given.")]
 pub struct Init {
     #[command(flatten)]
     which: Which,
-    /// The label that the card is to have
+    /// The new label of the card
     #[arg(long)]
     label: String,
-    /// Of how many shares its DKEK is made; 0: a DKEK that no other card has [default: keys cannot leave]
+    /// The number of shares of its DKEK; 0: a random DKEK that no other card has [default: keys cannot be exported]
     #[arg(long, value_name = "N")]
     dkek_shares: Option<u8>,
-    /// Wrong PINs in a row that block it: at most 3 with a PIN of 6 characters, 5 with 7, 10 with more
+    /// Consecutive wrong PINs that block it: at most 3 with a PIN of 6 characters, 5 with 7, 10 with more
     #[arg(long, value_name = "N", default_value_t = 3)]
     retries: u8,
-    /// The SO-PIN may not unblock the user's PIN
+    /// Forbid the SO-PIN to unblock the user's PIN
     #[arg(long)]
     no_unblock: bool,
     /// The SO-PIN, 16 hexadecimal digits: file:PATH, env:NAME, fd:NUMBER or prompt
@@ -47,7 +47,7 @@ pub struct Init {
     /// The user's new PIN, 6 to 16 characters: file:PATH, env:NAME, fd:NUMBER or prompt
     #[arg(long, value_name = "SOURCE", default_value = "prompt")]
     pin: PinArg,
-    /// Do not ask before the card is erased
+    /// Do not ask for confirmation before the card is erased
     #[arg(long)]
     yes: bool,
 }
@@ -100,7 +100,7 @@ impl Init {
     }
 }
 
-/// Says what is lost, and has the card's label typed unless `yes`.
+/// Reports the loss, and asks for the card's label unless `yes`.
 fn confirm(yes: bool, card: &CardReport) -> anyhow::Result<()> {
     let CardReport {
         serial,

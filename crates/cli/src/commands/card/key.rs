@@ -21,17 +21,17 @@ pub enum Key {
     /// Write a key, its description and its certificate into a file, wrapped under the DKEK
     #[command(after_help = "Example:\n  \
         hsmux card key wrap web.key --card DENK0100001 --key 1\n\n\
-        The file is that of sc-hsm-tool --wrap-key.")]
+        The file has the format of sc-hsm-tool --wrap-key.")]
     Wrap(InFile),
-    /// Put a key from a file onto a card with the same DKEK; it proves itself, or is taken back
+    /// Import a key from a file to a card with the same DKEK; if it fails its proof, it is deleted
     #[command(after_help = "Example:\n  \
         hsmux card key unwrap web.key --card DENK0100002 --key 1\n\n\
-        The file may be that of sc-hsm-tool --wrap-key. A file without certificate or request\n\
-        has nothing that its key could be proved by: the card's own check of it is what there is.")]
+        The file may be from sc-hsm-tool --wrap-key. The key is proved by the certificate or request in\n\
+        the file. Without either only the card checks it.")]
     Unwrap(InFile),
 }
 
-/// Which key, and its file.
+/// A key, and its file.
 #[derive(Args, Debug)]
 pub struct InFile {
     /// The file

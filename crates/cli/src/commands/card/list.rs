@@ -11,14 +11,14 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::output;
 
-/// A card, or why it does not say what is on it.
+/// A card, or its error.
 struct Row {
     serial: String,
     reader: String,
     report: Result<CardReport, ProvisionError>,
 }
 
-/// One card that fails hides no other: its error stands in its row, and the exit code says so.
+/// A failing card does not hide others: its row has the error, and the exit code reports it.
 pub fn run(context: &Context) -> anyhow::Result<Exit> {
     let used = parked::in_use(context)?;
     let (cards, others) = find::all()?;
@@ -26,7 +26,7 @@ pub fn run(context: &Context) -> anyhow::Result<Exit> {
         .into_iter()
         .map(|mut found| Row {
             reader: found.card.name().to_owned(),
-            // A member of the pool stays logged in.
+            // A member of the pool remains logged in.
             report: report(&mut found.card, used.contains(&found.serial)),
             serial: found.serial,
         })

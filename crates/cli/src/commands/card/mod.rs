@@ -30,46 +30,46 @@ use crate::{output, progress};
 /// SmartCard-HSMs and Nitrokey HSMs in PC/SC readers. Cards are named by their serial numbers, or by their readers.
 #[derive(Subcommand, Debug)]
 pub enum Card {
-    /// List the cards: versions, PINs, DKEK, keys; no try of a PIN is spent
+    /// List the cards with versions, PINs, DKEK and keys; no try of a PIN is spent
     #[command(
         after_help = "Examples:\n  hsmux card list\n  hsmux card list --json\n\n\
-        A card that fails is told in its row. Exit code 3 when there is one."
+        The row of a failing card has its error; the exit code is then 3."
     )]
     List,
     /// Initialise a card, which erases it
     Init(init::Init),
-    /// The key under which keys go from card to card
+    /// The DKEK, which wraps keys for other cards
     #[command(subcommand)]
     Dkek(dkek::Dkek),
     /// Single keys in files
     #[command(subcommand)]
     Key(key::Key),
-    /// Copy all keys, certificates and data of one card to others, proved
+    /// Copy all keys, certificates and data of one card to others, and prove the keys
     Clone(clone::Clone),
     /// PINs of a card
     #[command(subcommand)]
     Pin(pin::Pin),
-    /// Write everything on a card into one file; keys stay wrapped under its DKEK
+    /// Write all contents of a card into one file; keys remain wrapped under its DKEK
     Backup(backup::Backup),
-    /// Put everything from a backup onto a card with the same DKEK
+    /// Restore all contents of a backup to a card with the same DKEK
     Restore(backup::Restore),
 }
 
-/// Which card, of those that are there.
+/// The selection of a card.
 #[derive(Args, Debug)]
 pub struct Which {
-    /// The card's serial number [default: the only card there is]
+    /// The card's serial number [default: the only present card]
     #[arg(long, value_name = "SERIAL")]
     card: Option<String>,
-    /// The reader that the card is in, by its exact name; with --card the serial number must match, too
+    /// The card's reader, by its exact name; with --card the serial number must match as well
     #[arg(long, value_name = "NAME")]
     reader: Option<String>,
-    /// Try the PIN even where one try is left: a wrong one blocks it then
+    /// Try the PIN even if one try is left: a wrong PIN then blocks it
     #[arg(long)]
     last_try: bool,
 }
 
-/// Which card, and the PIN of its user.
+/// The selection of a card, and its user's PIN.
 #[derive(Args, Debug)]
 pub struct Login {
     #[command(flatten)]
@@ -99,14 +99,14 @@ impl Which {
         find::one(self.card.as_deref(), self.reader.as_deref())
     }
 
-    /// The card; the daemon's member that uses it, if there is one, is parked until `Parked` is resumed.
+    /// Opens the card. A member of the daemon that uses it is parked until `Parked` is resumed.
     fn open(&self, context: &Context) -> anyhow::Result<(Found, Parked)> {
         let found = self.find()?;
         let parked = Parked::park(context, std::slice::from_ref(&found.serial))?;
         Ok((found, parked))
     }
 
-    /// Does something with the card while no member of the daemon uses it.
+    /// Runs an action on the card while no member of the daemon uses it.
     fn with<T>(
         &self,
         context: &Context,
@@ -120,7 +120,7 @@ impl Which {
 }
 
 impl Login {
-    /// The same, with the PIN of the card's user; `deed` is for the audit trail, and is given the serial number.
+    /// The same with the PIN of the card's user. `deed` creates the line of the audit trail from the serial number.
     fn with<T>(
         &self,
         context: &Context,
@@ -130,7 +130,7 @@ impl Login {
         self.with_as(context, deed, work, |_| Stage::Done)
     }
 
-    /// The same with something that may come through and not be whole: `stage` says how it ended.
+    /// The same for an action that may succeed partially; `stage` returns its outcome.
     fn with_as<T>(
         &self,
         context: &Context,
@@ -161,7 +161,7 @@ fn key_reference(text: &str) -> Result<KeyReference, String> {
     }
 }
 
-/// A bar that follows progress on cards.
+/// A bar for progress on cards.
 fn bar(doing: &'static str) -> (ProgressBar, impl Fn(CardProgress<'_>) + Sync) {
     let bar = progress::bar(0, doing);
     let shown = bar.clone();
@@ -172,7 +172,7 @@ fn bar(doing: &'static str) -> (ProgressBar, impl Fn(CardProgress<'_>) + Sync) {
     (bar, follow)
 }
 
-/// Says what was done: one line for people, or an object.
+/// Reports the result: one line of text, or a JSON object.
 fn done(context: &Context, line: &str, json: &serde_json::Value) -> anyhow::Result<Exit> {
     if context.json {
         output::json(json)?;

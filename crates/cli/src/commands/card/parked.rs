@@ -1,4 +1,4 @@
-//! One card, one user at a time: the daemon's member rests while a command works on its card.
+//! One user of a card at a time: a member of the daemon is parked while a command works on its card.
 
 use std::path::Path;
 
@@ -8,15 +8,15 @@ use hsmux_daemon::admin::{AdminClient, DaemonStatus, MemberStatus, Request, Resp
 use crate::context::Context;
 use crate::rest::Rest;
 
-/// A member that uses one of the cards, or may be about to.
+/// A member that uses one of the cards, or may do so soon.
 #[derive(Clone)]
 struct User {
     name: String,
-    /// It did before, so that it is to do so again.
+    /// It was in service before, and has to be resumed.
     serves: bool,
 }
 
-/// Members that were parked by this command, and are put back into service at its end.
+/// Members that this command has parked, and resumes at its end.
 pub struct Parked {
     admin: Option<AdminClient>,
     members: Vec<User>,
@@ -24,8 +24,8 @@ pub struct Parked {
 }
 
 impl Parked {
-    /// Parks the members that use the cards with these serial numbers. Without a daemon there are none;
-    /// one that cannot be asked is an error, for it may be using the cards.
+    /// Parks the members that use the cards with these serial numbers. Without a daemon there are none.
+    /// If the daemon does not answer it is an error, because it may be using the cards.
     pub fn park(context: &Context, serials: &[String]) -> anyhow::Result<Self> {
         let mut parked = Self {
             admin: daemon(context)?,
@@ -53,9 +53,8 @@ impl Parked {
         Ok(parked)
     }
 
-    /// Puts the members back into service: their keys prove themselves anew.
-    ///
-    /// `outcome` is that of the work, and comes first; a member that does not come back is an error of its own.
+    /// Resumes the members, which prove their keys again. An error in `outcome` comes first;
+    /// a member that cannot be resumed is an error of its own.
     pub fn resume<T>(mut self, outcome: anyhow::Result<T>) -> anyhow::Result<T> {
         let failures = self.put_back();
         match outcome {
@@ -93,7 +92,7 @@ impl Drop for Parked {
     }
 }
 
-/// Serial numbers of the cards that members of the daemon are logged in to.
+/// Serial numbers of cards with a login of a member.
 pub fn in_use(context: &Context) -> anyhow::Result<Vec<String>> {
     let Some(admin) = daemon(context)? else {
         return Ok(Vec::new());
@@ -106,7 +105,7 @@ pub fn in_use(context: &Context) -> anyhow::Result<Vec<String>> {
     Ok(tokens.map(|token| token.serial).collect())
 }
 
-/// The running daemon.
+/// Connects to the daemon, if one runs.
 fn daemon(context: &Context) -> anyhow::Result<Option<AdminClient>> {
     if !context.file().exists() || !context.is_served()? {
         return Ok(None);
@@ -121,8 +120,8 @@ fn status(admin: &AdminClient) -> anyhow::Result<DaemonStatus> {
     }
 }
 
-/// Members that use these cards and are not parked by somebody else. One that has not found its token yet may
-/// be about to, unless the configuration says that its token is another.
+/// Members that use these cards and were not parked before. A member without a token yet may use one soon,
+/// unless its configured token is another.
 fn users(status: &DaemonStatus, config: &Config, serials: &[String]) -> Vec<User> {
     let may_use = |member: &&MemberStatus| {
         let seen = member.token.as_ref().map(|token| &token.serial);

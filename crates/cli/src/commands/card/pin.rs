@@ -18,9 +18,9 @@ use crate::pin::PinArg;
 /// PINs of a card.
 #[derive(Subcommand, Debug)]
 pub enum Pin {
-    /// Give the user a new PIN for the old one; a transport PIN becomes one that works
+    /// Change the user's PIN; this also replaces a transport PIN
     Change(Change),
-    /// Set a blocked PIN free with the SO-PIN
+    /// Unblock a PIN with the SO-PIN
     Unblock(Unblock),
 }
 
@@ -28,7 +28,7 @@ pub enum Pin {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  \
     hsmux card pin change --card DENK0100001 --pin file:old.pin --new-pin file:new.pin\n\n\
-    A wrong PIN is tried once. Members of a running daemon need the new PIN in their configuration.")]
+    A wrong PIN is tried only once. Members of a running daemon need the new PIN in their configuration.")]
 pub struct Change {
     #[command(flatten)]
     login: Login,
@@ -48,7 +48,7 @@ pub struct Unblock {
     /// The SO-PIN, 16 hexadecimal digits: file:PATH, env:NAME, fd:NUMBER or prompt
     #[arg(long, value_name = "SOURCE", default_value = "prompt")]
     so_pin: PinArg,
-    /// A new PIN for the user: file:PATH, env:NAME, fd:NUMBER or prompt [default: the old one]
+    /// The user's new PIN: file:PATH, env:NAME, fd:NUMBER or prompt [default: the old one]
     #[arg(long, value_name = "SOURCE")]
     new_pin: Option<PinArg>,
 }
@@ -118,14 +118,14 @@ impl Unblock {
     }
 }
 
-/// An SO-PIN.
+/// Reads an SO-PIN.
 pub fn so_pin(source: &PinArg) -> anyhow::Result<SoPin> {
     Ok(SoPin::from_hex(
         source.read("SO-PIN (16 hexadecimal digits)")?.expose(),
     )?)
 }
 
-/// A PIN that is to be; at a terminal it is asked for twice.
+/// Reads a new PIN; at a terminal it is asked for twice.
 pub fn new_pin(source: &PinArg, whose: &str) -> anyhow::Result<Secret> {
     let pin = source.read(whose)?;
     if matches!(source, PinArg::Prompt) {

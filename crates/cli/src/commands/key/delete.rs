@@ -1,4 +1,4 @@
-//! `hsmux key delete`: list what matches, ask, delete exactly that.
+//! `hsmux key delete`: lists the matches, asks, and deletes exactly these.
 
 use std::collections::BTreeSet;
 
@@ -19,25 +19,25 @@ use crate::output;
     hsmux key delete --label old --type public\n  \
     hsmux key delete --label old --all\n  \
     hsmux key delete --label old --all --yes --confirm old\n\n\
-    A private or secret key is deleted after its label was typed, or given with --confirm.")]
+    To delete a private or secret key, type its label or give it with --confirm.")]
 // Each is a flag of the command line.
 #[allow(clippy::struct_excessive_bools)]
 pub struct Delete {
     #[command(flatten)]
     choice: KeyChoice,
-    /// Delete all objects that match, if there are several
+    /// Delete all matching objects, if there are several
     #[arg(long)]
     all: bool,
-    /// List what would be deleted, and delete nothing
+    /// List the matching objects without deleting them
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask; private and secret keys need --confirm as well
+    /// Do not ask for confirmation; private and secret keys need --confirm as well
     #[arg(long)]
     yes: bool,
-    /// Label of a private or secret key (its id if it has no label); may be repeated
+    /// The label of a private or secret key (its id if it has no label); may be repeated
     #[arg(long, value_name = "LABEL")]
     confirm: Vec<String>,
-    /// Delete keys of the broker as well: what they have enciphered is lost
+    /// Delete keys of the broker as well: data that they encrypted are lost
     #[arg(long)]
     broker_keys: bool,
 }
@@ -81,7 +81,7 @@ impl Delete {
         )
     }
 
-    /// Asks for what is not on the command line yet.
+    /// Asks for confirmations that the command line lacks.
     fn confirmed(&self, found: &[KeyRow]) -> anyhow::Result<()> {
         let keys: BTreeSet<_> = found.iter().filter_map(key_name).collect();
         for name in &keys {

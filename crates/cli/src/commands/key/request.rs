@@ -23,7 +23,7 @@ pub struct Csr {
     /// The distinguished name (RFC 4514)
     #[arg(long, value_name = "NAME")]
     subject: String,
-    /// A DNS name, address, mail address or URI for subjectAltName; may stand several times
+    /// A DNS name, address, mail address or URI for subjectAltName; may be repeated
     #[arg(long = "name", value_name = "NAME")]
     names: Vec<String>,
     /// The file to write [default: standard output]
@@ -35,8 +35,8 @@ pub struct Csr {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  \
     hsmux key reference 'pkcs11:token=keys;object=web' >> /etc/haproxy/web.pem\n\n\
-    It names the key and has no secret. OpenSSL 3 reads it where libhsmux_pkcs11.so is one of\n\
-    its providers (docs/servers.md). The daemon is not asked, so that the file can be written anywhere.")]
+    The file names the key and has no secret. OpenSSL 3 reads it if libhsmux_pkcs11.so is one of its\n\
+    providers (docs/servers.md). The command needs no daemon, so it works on any host.")]
 pub struct Reference {
     #[command(flatten)]
     choice: KeyChoice,
@@ -67,7 +67,7 @@ impl Reference {
     }
 }
 
-/// Writes a text to a file, where there is one to write to, and says what that is about.
+/// Writes a text to a file, if given, and reports that.
 fn give(
     context: &Context,
     response: Response,

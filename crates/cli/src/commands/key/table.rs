@@ -24,13 +24,13 @@ pub fn show(context: &Context, rows: &[KeyRow]) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Whether every member in service has a replica of each, and it serves.
+/// Whether every member in service has a serving replica of each.
 pub fn complete(rows: &[KeyRow]) -> bool {
     let mut replicas = rows.iter().flat_map(|row| &row.object.replicas);
     replicas.all(|replica| replica.serves) && rows.iter().all(|row| row.missing.is_empty())
 }
 
-/// Replicas that are not there, or not now, a sentence each.
+/// A sentence for each missing or unavailable replica.
 pub fn absent(rows: &[KeyRow]) -> Vec<String> {
     let mut faults = Vec::new();
     for KeyRow {
@@ -52,7 +52,7 @@ pub fn absent(rows: &[KeyRow]) -> Vec<String> {
     faults
 }
 
-/// Why replicas do not serve, and what to do; once for all workers of a member.
+/// The reasons and commands for replicas that do not serve; one line for all workers of a member.
 fn unproved(row: &KeyRow) -> Vec<String> {
     let object = &row.object;
     let reasons = object.replicas.iter().filter_map(|replica| {

@@ -18,7 +18,7 @@ use crate::exit::Exit;
 use crate::output;
 use crate::pin::PinArg;
 
-/// Where the authority is.
+/// The location of the authority.
 #[derive(Args, Debug)]
 pub struct At {
     /// The authority's folder
@@ -26,13 +26,13 @@ pub struct At {
     pub ca: PathBuf,
 }
 
-/// The authority, to sign.
+/// The authority with its signing key.
 #[derive(Args, Debug)]
 pub struct Signing {
     #[command(flatten)]
     at: At,
 
-    /// The PIN of the token that has the authority's key, if one has: file:PATH, env:NAME, fd:NUMBER or prompt
+    /// The PIN of the token with the authority's key, if any: file:PATH, env:NAME, fd:NUMBER or prompt
     #[arg(long, value_name = "SOURCE")]
     pin: Option<PinArg>,
 }
@@ -42,18 +42,17 @@ pub struct Signing {
     hsmux node ca init --ca /root/ca --name 'web cluster'\n  \
     hsmux node ca init --key pkcs11:token=ca --label ca --module /usr/lib/softhsm/libsofthsm2.so \\\n    \
       --pin file:ca.pin\n\n\
-    The folder has the private key, ca.key, unless that is in a token: keep it where no host of the cluster is\n\
-    reached from. What every host gets is put beside its certificate by hsmux node enroll.")]
+    The folder has the private key, ca.key, unless that is in a token. Keep it on a machine without access to\n\
+    the cluster. hsmux node enroll writes all files for a host, including the authority's certificate.")]
 pub struct Init {
     #[command(flatten)]
     signing: Signing,
 
-    /// What its certificates say; no other authority of these hosts may have it [default: hsmux nodes, and random
-    /// digits]
+    /// The name in its certificate, unique among the hosts' authorities [default: hsmux nodes, and random digits]
     #[arg(long)]
     name: Option<String>,
 
-    /// How long it lives
+    /// The lifetime of its certificate
     #[arg(long, value_name = "TIME", default_value = "3650d", value_parser = parse_duration)]
     life: Duration,
 
@@ -69,7 +68,7 @@ pub struct Init {
     module: Option<PathBuf>,
 }
 
-/// Said where the authority's key is in the pool, whose users are not meant to issue certificates.
+/// The warning for an authority's key in the pool, whose users are not supposed to issue certificates.
 const IN_POOL: &str = "hsmux: every program and every [[peer]] that sees this key in the pool can issue certificates of \
                        any name with it: give each listener and each [[peer]] `keys` without it, or have it in a token \
                        that is no member (--module)";
@@ -113,7 +112,7 @@ impl Init {
 }
 
 impl Signing {
-    /// Opens it, and the token that has its key.
+    /// Opens it, and the token with its key.
     pub fn open(&self, context: &Context) -> anyhow::Result<Authority> {
         let authority = Authority::open(&self.at.ca)?;
         Ok(match authority.place()? {

@@ -18,8 +18,8 @@ use crate::output;
 #[command(after_help = "Examples:\n  \
     hsmux node request web1\n  \
     hsmux node request web1 --out /etc/hsmux/node\n\n\
-    The new folder has node.key, which stays on this host, and node.csr: copy that to where the authority is,\n\
-    hsmux node enroll web1 --csr node.csr there, and copy the three files that it makes into the folder.")]
+    The new folder has node.key, which stays on this host, and node.csr. Copy node.csr to the authority's host,\n\
+    run hsmux node enroll web1 --csr node.csr there, and copy the three new files back into the folder.")]
 pub struct Request {
     /// The host's name, as others have it in [[peer]] and as `name` of a [[token]]
     name: String,
@@ -34,22 +34,21 @@ pub struct Request {
     hsmux node enroll web1\n  \
     hsmux node enroll web1 --address web1.example --address 10.0.0.1 --life 90d --out web1-2027\n  \
     hsmux node enroll web1 --csr web1.csr --out web1-signed\n\n\
-    The new folder has node.pem, ca.pem and revoked.pem, and node.key, too, where the host has made no request:\n\
-    copy them to the host, where its [node] names them. A certificate is renewed by another one, before it\n\
-    ends.")]
+    The new folder has node.pem, ca.pem and revoked.pem, and without --csr also node.key: copy them to the paths in\n\
+    the host's [node]. To renew a certificate, issue another one before it expires.")]
 pub struct Enroll {
     /// The host's name, as others have it in [[peer]] and as `name` of a [[token]]
     name: String,
 
-    /// A further name or IP address that its certificate says
+    /// A further name or IP address for its certificate
     #[arg(long, value_name = "ADDRESS")]
     address: Vec<String>,
 
-    /// How long the certificate is good; it ends with the authority's at the latest
+    /// The lifetime of the certificate; it ends with the authority's at the latest
     #[arg(long, value_name = "TIME", default_value = "397d", value_parser = parse_duration)]
     life: Duration,
 
-    /// The host's own request, which hsmux node request makes there [default: a key is made here]
+    /// The host's own request, from hsmux node request [default: create the key here]
     #[arg(long, value_name = "FILE")]
     csr: Option<PathBuf>,
 
@@ -72,9 +71,8 @@ pub struct List {
 #[command(after_help = "Examples:\n  \
     hsmux node revoke web1\n  \
     hsmux node revoke 5f0c3b9a71d2e8460a1b2c3d4e5f6071\n\n\
-    It writes revoked.pem anew. Copy that to one host of the cluster, to the place that `revoked` in its [node]\n\
-    names: hosts that are linked hand it on. Each ends the connections of the revoked one when it has the new\n\
-    list, and takes no new ones.")]
+    It rewrites revoked.pem. Copy that to the path `revoked` of [node] on one host of the cluster; linked hosts\n\
+    pass it on. With the new list a host ends connections of the revoked one, and refuses new ones.")]
 pub struct Revoke {
     /// The host's name, for all its certificates, or the serial number of one
     which: String,

@@ -21,8 +21,8 @@ use certificate::{Enroll, List, Request, Revoke};
     hsmux node request web1        # on web1: its key, and a request\n  \
     hsmux node enroll web1 --csr node.csr\n  \
     hsmux node revoke web1\n\n\
-    It offers this host's tokens to the hosts of each [[peer]], beside the sockets for PKCS#11, as hsmux\n\
-    serve does wherever there is a [node]. SIGTERM and Ctrl+C end it when what runs is done."
+    It offers this host's tokens to the hosts of each [[peer]], beside the sockets for PKCS#11. hsmux serve\n\
+    does the same if there is a [node]. SIGTERM and Ctrl+C end it after running operations have finished."
 )]
 pub struct Node {
     #[command(subcommand)]
@@ -34,22 +34,22 @@ pub struct Node {
 
 #[derive(Subcommand, Debug)]
 enum Act {
-    /// The authority that issues certificates for hosts
+    /// Manage the authority that issues certificates for hosts
     #[command(subcommand)]
     Ca(Ca),
-    /// On a host: make its key, and a request for a certificate
+    /// Create a key and a certificate request on a host
     Request(Request),
-    /// Make a certificate for a host
+    /// Issue a certificate for a host
     Enroll(Enroll),
     /// List the certificates of hosts
     List(List),
-    /// Take back the certificates of a host
+    /// Revoke the certificates of a host
     Revoke(Revoke),
 }
 
 #[derive(Subcommand, Debug)]
 enum Ca {
-    /// Make an authority in a new folder
+    /// Create an authority in a new folder
     Init(Box<Init>),
 }
 
@@ -74,7 +74,7 @@ impl Node {
         }
     }
 
-    /// Whether it is the daemon, and not a command about certificates.
+    /// Whether it runs the daemon, and is no command about certificates.
     pub fn serves(&self) -> bool {
         self.act.is_none()
     }

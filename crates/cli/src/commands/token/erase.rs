@@ -1,4 +1,4 @@
-//! What `hsmux token init --erase` asks and refuses before a token is erased.
+//! Confirmations and refusals of `hsmux token init --erase`.
 
 use std::path::{Path, PathBuf};
 
@@ -10,8 +10,7 @@ use crate::consent::erasure;
 use crate::context::Context;
 use crate::exit::Exit;
 
-/// Refuses a token that a running daemon has as a member. Without a configuration that can be read no daemon is
-/// looked for.
+/// Refuses a token that is a member of a running daemon. Without a readable configuration it looks for no daemon.
 pub fn spare_member(context: &Context, module: &Path, token: &SlotInfo) -> anyhow::Result<()> {
     let Ok(draft) = context.draft() else {
         return Ok(());
@@ -37,7 +36,7 @@ pub fn spare_member(context: &Context, module: &Path, token: &SlotInfo) -> anyho
     Err(Exit::Usage.because(why))
 }
 
-/// Whether a member uses this token. `configured` says whether its section of the file can mean it.
+/// Whether a member uses this token. `configured` says whether its configuration can match it.
 fn uses(member: &MemberStatus, token: &SlotInfo, configured: bool) -> bool {
     if member.remote || matches!(member.state.as_str(), "parked" | "removed") {
         return false;
@@ -53,7 +52,7 @@ fn uses(member: &MemberStatus, token: &SlotInfo, configured: bool) -> bool {
             )
     });
     match seen {
-        // Of two tokens that its URI fits, it has this one or the other.
+        // If its URI matches two tokens, the member may have this one or the other.
         Some(same) if member.in_service > 0 => same,
         _ => configured || seen == Some(true),
     }
@@ -63,9 +62,9 @@ fn real(file: &Path) -> PathBuf {
     file.canonicalize().unwrap_or_else(|_| file.to_owned())
 }
 
-/// Says what is lost, and has the token's label typed unless `yes`.
+/// Reports the loss, and asks for the token's label unless `yes`.
 pub fn confirm(yes: bool, module: &Path, token: &SlotInfo, slot: &Uri) -> anyhow::Result<()> {
-    // A hint: most keys are hidden before a login.
+    // Only a hint: most keys are hidden before a login.
     let objects = match public_objects(module, slot) {
         Ok(1) => "1 object is".to_owned(),
         Ok(count) => format!("{count} objects are"),

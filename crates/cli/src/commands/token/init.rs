@@ -21,15 +21,16 @@ use crate::pin::PinArg;
       --so-pin file:so.pin --pin file:hsm5.pin\n  \
     hsmux token init --module /usr/lib/softhsm/libsofthsm2.so --label hsm5 \\\n    \
       --uri pkcs11:serial=0a1b2c --erase\n\n\
-    A token is erased after its label was typed, or with --yes. A member of the running daemon is not erased.")]
+    The command asks for the label before it erases a token, unless --yes is given. It refuses a member of the\n\
+    running daemon, unless --force is given.")]
 pub struct Init {
     /// The vendor's PKCS#11 module
     #[arg(long, value_name = "FILE")]
     module: PathBuf,
-    /// The label that the token is to have
+    /// The new label of the token
     #[arg(long)]
     label: String,
-    /// Which token, as a PKCS#11 URI [default: the first that is not initialised]
+    /// The token, as a PKCS#11 URI [default: the first uninitialised one]
     #[arg(long)]
     uri: Option<Uri>,
     /// The security officer's PIN: file:PATH, env:NAME, fd:NUMBER or prompt
@@ -38,17 +39,16 @@ pub struct Init {
     /// The user's PIN: file:PATH, env:NAME, fd:NUMBER or prompt
     #[arg(long, value_name = "SOURCE", default_value = "prompt")]
     pin: PinArg,
-    /// Erase a token that is initialised already, with all its keys
+    /// Erase an initialised token, with all its keys
     #[arg(long)]
     erase: bool,
-    /// Do not ask before a token is erased, and let two tokens have the same label
+    /// Do not ask for confirmation before a token is erased, and allow two tokens with the same label
     #[arg(long)]
     yes: bool,
-    /// Erase even a member of the daemon that runs
+    /// Erase even a member of the running daemon
     #[arg(long, requires = "erase")]
     force: bool,
-    /// The folder of the PIN breaker [default: the configuration's, else /var/lib/hsmux or the
-    /// user's own]
+    /// The folder of the PIN breaker [default: the configuration's, else /var/lib/hsmux or the user's own]
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
 }
@@ -95,7 +95,7 @@ impl Init {
         Ok(Exit::Done)
     }
 
-    /// The slot that is meant, and the module's others. One that is initialised is meant only with `--erase`.
+    /// The selected slot, and the module's others. An initialised token is selected only with `--erase`.
     fn found(&self) -> anyhow::Result<(SlotInfo, Vec<SlotInfo>)> {
         let mut slots = slots(&self.module)?;
         let module = self.module.display();
@@ -128,7 +128,7 @@ impl Init {
         Ok((found, slots))
     }
 
-    /// Refuses a label that another token has, unless `--yes`: a member's URI would mean both.
+    /// Refuses the label of another token unless `--yes`: a member's URI would match both.
     fn keep_labels_apart(&self, others: &[SlotInfo]) -> anyhow::Result<()> {
         let mut others = others.iter().filter(|other| other.is_initialised());
         let Some(other) = others.find(|other| other.token.label == self.label) else {
@@ -150,7 +150,7 @@ impl Init {
     }
 }
 
-/// A selector of this token alone: slots may get other numbers while somebody types.
+/// A selector for this token only: slot numbers may change during the confirmation.
 fn selector(slot: &SlotInfo) -> Uri {
     let initialised = |text: &String| slot.is_initialised().then(|| text.clone());
     Uri {
@@ -161,7 +161,7 @@ fn selector(slot: &SlotInfo) -> Uri {
     }
 }
 
-/// Why nothing was done where a URI fits several tokens; each with the option that means it alone.
+/// The error for a URI that matches several tokens; each with the option that selects it.
 fn ambiguous(module: &Path, uri: &Uri, several: &[&SlotInfo]) -> String {
     let mut lines = vec![format!(
         "{uri} matches {} tokens of {}; nothing was done. Name one by serial= or slot-id=:",

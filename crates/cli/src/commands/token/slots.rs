@@ -17,7 +17,7 @@ use crate::output;
 /// Options of `hsmux token list`.
 #[derive(Args, Debug)]
 pub struct List {
-    /// List the tokens of this module in place of the members; nobody logs in
+    /// List the tokens of this module in place of the members, without a login
     #[arg(long, value_name = "FILE")]
     module: Option<PathBuf>,
 }

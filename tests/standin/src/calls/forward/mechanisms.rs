@@ -1,4 +1,4 @@
-//! Mechanisms of the tokens behind, without those that are to be withheld.
+//! Mechanisms of the other module's tokens, without the withheld ones.
 
 use hsmux_token::ck::*;
 
@@ -13,7 +13,7 @@ pub unsafe extern "C" fn C_GetTokenInfo(slot: CK_SLOT_ID, info: *mut CK_TOKEN_IN
         let control = Control::now()?;
         let name = &control.token(slot)?.manufacturer;
         if !name.is_empty() {
-            // SAFETY: the module behind has just written there.
+            // SAFETY: the other module has just written there.
             unsafe { (*info).manufacturerID = padded(name) };
         }
         Ok(())
@@ -40,10 +40,10 @@ fn said(slot: CK_SLOT_ID) -> Result<Vec<CK_MECHANISM_TYPE>, CK_RV> {
 
 fn all(slot: CK_SLOT_ID) -> Result<Vec<CK_MECHANISM_TYPE>, CK_RV> {
     let mut len = 0;
-    // SAFETY: a place for a number; without one for the list the length is asked for.
+    // SAFETY: a place for a number; a null list asks for the length.
     unsafe { real!(C_GetMechanismList(slot, std::ptr::null_mut(), &raw mut len)) }?;
     let mut list = vec![0; len as usize];
-    // SAFETY: a place for as many as it is told.
+    // SAFETY: a place for this number of items.
     unsafe { real!(C_GetMechanismList(slot, list.as_mut_ptr(), &raw mut len)) }?;
     list.truncate(len as usize);
     Ok(list)

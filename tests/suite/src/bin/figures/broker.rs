@@ -1,4 +1,4 @@
-//! The broker: keys that come and go, and what HTTP costs. All with SoftHSM tokens in temporary folders.
+//! The broker: key changes and the cost of HTTP, with SoftHSM tokens in temporary folders.
 
 mod churn;
 mod engine;
@@ -15,7 +15,7 @@ pub use churn::{foreign_churn, over_the_stand_in};
 pub use engine::below_http;
 pub use http::{batches, many_connections, requests};
 
-/// The load of the figures, and of the published table: 16 callers, 256 bytes.
+/// The usual load of the figures and the published table: 16 callers, 256 bytes.
 fn usual() -> Options {
     Options {
         runs: Vec::new(),
@@ -26,7 +26,7 @@ fn usual() -> Options {
     }
 }
 
-/// Where a broker has its module, by the word of the configuration.
+/// The locations of a broker's module, with the words of the configuration.
 fn isolations() -> [(&'static str, Isolation); 2] {
     [("thread", Isolation::Thread), ("process", workers())]
 }

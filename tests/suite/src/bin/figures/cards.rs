@@ -1,8 +1,5 @@
-//! Virtual SmartCard-HSMs under OpenSC's module: one process that uses all of them, beside the pool,
-//! which has a worker process for each.
-//!
-//! OpenSC holds a lock while a card works, so that one process gets one card's rate from any number.
-//! All variants are driven by one program, `every_token.py`.
+//! Virtual SmartCard-HSMs under OpenSC's module: one process for all against the pool, which has a worker for each.
+//! OpenSC holds a lock while a card works, so one process gets one card's rate. `every_token.py` drives all variants.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,15 +13,15 @@ use hsmux_vcard::Timing;
 use crate::Effort;
 use crate::progress::preparing;
 
-/// A turn is long against one signature.
+/// Long compared with one signature.
 const SHORTEST: Duration = Duration::from_secs(3);
 
-/// Eight cards that take 50 ms for a signature, against one of them.
+/// Eight cards with 50 ms per signature, against one of them.
 pub fn eight(effort: Effort) -> Result<Report> {
     many(effort, 8, 7.6)
 }
 
-/// Sixteen: as many as one pcscd takes.
+/// Sixteen, the maximum of one pcscd.
 pub fn sixteen(effort: Effort) -> Result<Report> {
     many(effort, 16, 14.8)
 }
@@ -33,7 +30,7 @@ fn many(mut effort: Effort, cards: usize, goal: f64) -> Result<Report> {
     effort.turn = effort.turn.max(SHORTEST);
     let timing = Timing::from_toml("[[time]]\noperation = \"sign\"\nmean_ms = 50");
     let timing = timing.expect("a timing");
-    // Two sets of cards: a program that looks at a card logs every other one out.
+    // Two sets of cards: a program that accesses a card logs out all other programs.
     let key = [("EC:prime256v1", "10", "ec")];
     preparing(&format!("{cards} cards, twice"));
     let bare = CardPool::prepare(cards, &timing, &key);
@@ -63,9 +60,9 @@ fn many(mut effort: Effort, cards: usize, goal: f64) -> Result<Report> {
     )
 }
 
-/// Signs through the pool, so many of whose cards serve.
+/// Signs through the pool with this number of members in service.
 pub fn through(pool: &CardPool, cards: usize, time: Duration, key: &str) -> Result<Measurement> {
-    // For each card a caller whose signature is made, and one that waits.
+    // For each card one running signature and one that waits.
     let callers = (2 * cards).to_string();
     let run = pool.rig.run("/usr/bin/python3");
     let (module, pin) = (pool.rig.module(), pool.rig.pin());

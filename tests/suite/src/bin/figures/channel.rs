@@ -1,7 +1,5 @@
-//! A card in memory and a card behind pcscd, driven alike: what the way to a card costs.
-//!
-//! libpcsclite reads from the environment, once, where its pcscd is: the card in a reader is driven by this program
-//! run anew.
+//! A card in memory against a card behind pcscd, to measure the cost of the connection.
+//! libpcsclite reads pcscd's address from the environment once, so a child process drives the card in a reader.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -16,7 +14,7 @@ use hsmux_token::{Error, Kind, Result, Secret};
 use crate::Effort;
 use crate::progress::preparing;
 
-/// What this program is called with to drive a card in a reader; then come milliseconds.
+/// The first argument for the child process; the second is a duration in milliseconds.
 pub const IN_READER: &str = "in-reader";
 
 /// The published time of a signature, in seconds.
@@ -38,7 +36,7 @@ pub fn with_the_times_of_a_card(mut effort: Effort) -> Result<Report> {
     )
 }
 
-/// Cards as fast as the machine computes: what pcscd adds to a command.
+/// Cards without delay: the overhead of pcscd per command.
 pub fn without_delay(effort: Effort) -> Result<Report> {
     compare(
         effort,
@@ -62,7 +60,7 @@ fn compare(effort: Effort, timing: &Timing, title: &str, goals: &[Goal]) -> Resu
     effort.compare(title, variants, goals)
 }
 
-/// Signs with this card, one signature after the other.
+/// Signs with this card, sequentially.
 fn signed(card: &Driven, time: Duration) -> Result<Measurement> {
     let private = "pkcs11:type=private".parse().expect("a URI");
     let key = Key::find(&*card.token, Some(&private))?;
@@ -93,8 +91,8 @@ fn in_a_reader_of(cards: &Cards, time: Duration) -> Result<Measurement> {
     })
 }
 
-/// Drives the card in the first reader for so many milliseconds, and prints what was measured. The PIN is in the
-/// environment.
+/// Drives the card in the first reader for this number of milliseconds, and prints the measurement.
+/// The PIN is in the environment.
 pub fn in_reader(millis: &str) -> Result<()> {
     let invalid = |what| Error::request(Kind::Invalid, what);
     let millis = millis

@@ -1,4 +1,4 @@
-//! The client that every variant is measured by.
+//! The client for all variants.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Another module on the rig's token `hsm1`, past the pool.
+    /// Another module on the rig's token `hsm1`, without the pool.
     pub fn past(rig: &'a Rig, module: impl Into<PathBuf>) -> Self {
         Self {
             module: module.into(),
@@ -39,13 +39,13 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// With a variable of the environment.
+    /// Sets an environment variable.
     pub fn with(mut self, name: &'static str, value: String) -> Self {
         self.environment = Some((name, value));
         self
     }
 
-    /// Signs with the P-256 key on so many threads for so long.
+    /// Signs with the P-256 key on this number of threads for this time.
     pub fn sign(&self, threads: usize, time: Duration) -> Result<Measurement> {
         let (token, millis) = (&self.token, time.as_millis());
         let mut run = self

@@ -1,7 +1,5 @@
-//! `hsmux card clone`: 20 keys to 7 cards, held against the cards' own work.
-//!
-//! A card's own share is the time that it was itself at work on the clone's commands, each from its arrival to
-//! the answer, as the virtual card counts. No clone can be faster than the card with the largest share.
+//! `hsmux card clone`: 20 keys to 7 cards, compared with the cards' own work, which the virtual cards count
+//! from each command's arrival to its answer. No clone can be faster than the busiest card.
 
 use std::time::Duration;
 
@@ -14,11 +12,11 @@ use crate::Effort;
 use crate::progress::{Turns, preparing};
 
 const TARGETS: usize = 7;
-/// Of each kind.
+/// Keys of each kind.
 const KEYS: usize = 10;
 const KINDS: [&str; 2] = ["rsa:2048", "EC:brainpoolP256r1"];
 
-/// About what a round takes, with setting up the cards anew.
+/// Approximate duration of a round, with new cards.
 const ROUND: Duration = Duration::from_secs(30);
 
 /// Cards with the published times of signatures, which prove each copy.
@@ -64,7 +62,7 @@ pub fn twenty_keys(effort: Effort) -> Report {
     )
 }
 
-/// All copies.
+/// The time of all copies.
 fn copied_in(time: Duration) -> Measurement {
     let (copies, seconds) = (KINDS.len() * KEYS * TARGETS, time.as_secs_f64());
     Measurement::elsewhere(copies as u64, seconds, copies as f64 / seconds)

@@ -1,4 +1,4 @@
-//! A figure by itself: what was counted or weighed, and what it has to keep to.
+//! A single figure with its bound.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::page::verdict;
 
-/// A value, which may have a bound.
+/// A value with an optional bound.
 #[derive(Serialize)]
 pub struct Fact {
     name: String,
@@ -23,7 +23,7 @@ enum Limit {
 }
 
 impl Fact {
-    /// A value that is only shown.
+    /// A value without a bound.
     pub fn new(name: impl Into<String>, value: f64, unit: &'static str) -> Self {
         Self {
             name: name.into(),
@@ -33,7 +33,7 @@ impl Fact {
         }
     }
 
-    /// It has to be no more than this.
+    /// Sets an upper bound.
     pub fn at_most(self, bound: f64) -> Self {
         Self {
             limit: Some(Limit::AtMost(bound)),
@@ -41,7 +41,7 @@ impl Fact {
         }
     }
 
-    /// It has to be no less than this.
+    /// Sets a lower bound.
     pub fn at_least(self, bound: f64) -> Self {
         Self {
             limit: Some(Limit::AtLeast(bound)),

@@ -1,4 +1,4 @@
-//! What the daemon itself needs: memory under 200 callers, and CPU when nobody calls.
+//! The daemon's own needs: memory under 200 callers, and CPU while idle.
 
 use std::fs;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::fact::Fact;
 use crate::progress::Turns;
 
 const CALLERS: usize = 200;
-/// MB.
+/// The memory limit in MB.
 const MOST_MEMORY: f64 = 64.0;
 
-/// Longer than any deadline of the rig: until then a last timer of what has been may still wake somebody.
+/// Longer than any deadline of the rig, so that no old timer wakes a thread later.
 const LAST_TIMER: Duration = Duration::from_secs(15);
 
-/// Two hundred callers, then nobody. CPU is counted in clock ticks of 10 ms.
+/// Two hundred callers, then none. CPU is counted in clock ticks of 10 ms.
 pub fn footprint(effort: Effort) -> Result<Vec<Fact>> {
     let mut rig = Rig::new(Setup::Daemon);
     let mut turns = Turns::new([effort.turn, LAST_TIMER + effort.idle]);
@@ -64,9 +64,9 @@ pub fn footprint(effort: Effort) -> Result<Vec<Fact>> {
     ])
 }
 
-/// CPU ticks of a process, and how often its threads have slept.
+/// CPU ticks of a process, and the number of its threads' sleeps.
 fn usage(pid: u32) -> (u64, u64) {
-    // The 14th and 15th field of proc(5), counted from behind the program's name.
+    // The 14th and 15th field of proc(5), counted after the program's name.
     let stat = read(pid, "stat");
     let (_, fields) = stat.rsplit_once(") ").expect("a name");
     let fields = fields.split(' ').skip(11).take(2);
@@ -79,7 +79,7 @@ fn usage(pid: u32) -> (u64, u64) {
     (ticks.sum(), sleeps.sum())
 }
 
-/// The most memory that a process has held, in bytes.
+/// The peak memory of a process, in bytes.
 pub fn peak_memory(pid: u32) -> u64 {
     field(&read(pid, "status"), "VmHWM:") * 1024
 }

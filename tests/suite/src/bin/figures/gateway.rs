@@ -1,6 +1,5 @@
-//! The gateway: what a handshake costs beside nginx, and what slow tokens do to it.
-//!
-//! The load is `hsmux bench tls`'s, in this process: each hit is a connection of its own, X25519 pinned.
+//! The gateway: the cost of a handshake compared with nginx, and the effect of slow tokens.
+//! The load is that of `hsmux bench tls` in this process: one connection per hit, X25519 fixed.
 
 mod bursts;
 mod handshakes;
@@ -27,10 +26,10 @@ pub use waiting::ten_thousand;
 
 /// Every site's page.
 const PAGE: &str = "hello, world\n";
-/// Where it is.
+/// Its path.
 const PATH: &str = "hello.txt";
 
-/// Users who ask again at once, each for so long that no queue is too long for them.
+/// Users without pauses, with a time-out longer than any queue.
 fn burst(address: &str, users: usize, time: Duration) -> Options {
     Options {
         users,
@@ -46,7 +45,7 @@ fn burst(address: &str, users: usize, time: Duration) -> Options {
     }
 }
 
-/// Measures with nobody watching.
+/// Measures without progress.
 fn measure(options: &Options) -> Result<tls::Report> {
     let control = Control {
         stop: &AtomicBool::new(false),

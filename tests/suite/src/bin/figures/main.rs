@@ -1,8 +1,5 @@
-//! The figures of `docs/performance.md`, measured side by side in one run: `make bench`.
-//!
-//! Every variant is driven by a process of its own, `hsmux bench sign --direct MODULE`, so that direct
-//! calls, the embedded pool, the daemon and `p11-kit server` are compared by the very same client.
-//! Variants take turns; only ratios within a round are judged.
+//! Measures the figures of `docs/performance.md` side by side in one run: `make bench`. Each variant has a client
+//! process `hsmux bench sign --direct MODULE`. Variants take turns; only ratios within a round are judged.
 
 mod broker;
 mod cards;
@@ -28,24 +25,24 @@ use hsmux_token::Result;
 use page::Page;
 use progress::Turns;
 
-/// That of `hsmux`: what measures here is as fast as there.
+/// The allocator of `hsmux`, so that clients here are as fast as there.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// How long all is measured.
+/// The extent of the measurements.
 #[derive(Clone, Copy)]
 pub struct Effort {
     /// Turns of each variant.
     pub rounds: usize,
-    /// One turn.
+    /// The duration of a turn.
     pub turn: Duration,
-    /// How long nobody calls, for the CPU of an idle daemon.
+    /// The idle time for the CPU of an idle daemon.
     pub idle: Duration,
-    /// Signatures of each card, where cards take a real one's time.
+    /// Signatures of each card with a real one's times.
     pub signatures: u32,
-    /// Clones of a card.
+    /// Rounds of clones.
     pub clones: usize,
-    /// A burst of users on cards.
+    /// The duration of a burst of users on cards.
     pub burst: Duration,
 }
 
@@ -68,7 +65,7 @@ const QUICK: Effort = Effort {
 };
 
 impl Effort {
-    /// Gives each variant its turns, and says whose it is.
+    /// Gives each variant its turns, and reports each.
     pub fn compare(
         self,
         title: &str,
@@ -81,7 +78,7 @@ impl Effort {
     }
 }
 
-/// What can be measured by itself: its name, and how.
+/// A part that can be measured separately: its name and function.
 type Part = (&'static str, fn(Effort, &mut Page) -> Result<()>);
 
 const PARTS: &[Part] = &[
@@ -220,7 +217,7 @@ impl Asked {
         Some(asked)
     }
 
-    /// Measures what is asked for, shows and writes it; whether every goal was reached.
+    /// Measures, prints and writes the requested parts; returns whether every goal was reached.
     fn measure(&self) -> bool {
         let mut page = Page::new();
         let wanted: Vec<_> = PARTS.iter().filter(|(name, _)| self.wants(name)).collect();
@@ -239,7 +236,7 @@ impl Asked {
     }
 }
 
-/// Whether `only` names this part, or a group that it belongs to: `cards` is `cards-8` and all the others.
+/// Whether `only` is this part or its group: `cards` includes `cards-8` and all the others.
 fn means(only: &str, part: &str) -> bool {
     let rest = part.strip_prefix(only);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))

@@ -1,4 +1,4 @@
-//! One SoftHSM token, P-256: what the pool costs, and what worker processes gain.
+//! One SoftHSM token, P-256: the cost of the pool, and the gain of worker processes.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub fn embedded(effort: Effort) -> Result<Report> {
     contest.run("One SoftHSM token, P-256: the embedded pool against direct calls")
 }
 
-/// The daemon and two worker processes on the one token, beside `p11-kit server`.
+/// The daemon and two worker processes on the one token, against `p11-kit server`.
 pub fn through_the_daemon(effort: Effort) -> Result<Report> {
     let mut rig = Rig::prepare(Setup::Daemon, 1);
     configure(&mut rig, "workers = 2\nsessions = 1");
@@ -50,7 +50,7 @@ pub fn through_the_daemon(effort: Effort) -> Result<Report> {
     contest.run("One SoftHSM token, P-256: the daemon and two workers against direct calls and p11-kit server")
 }
 
-/// Further lines for the rig's one member.
+/// Adds lines to the configuration of the rig's only member.
 fn configure(rig: &mut Rig, more: &str) {
     for member in &mut rig.config.members {
         *member = member.clone().with(more);

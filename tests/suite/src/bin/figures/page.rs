@@ -1,4 +1,4 @@
-//! What was measured, on the screen and as a page with its data.
+//! The results, on the screen and as a page with its data.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -16,12 +16,12 @@ pub struct Page {
     machine: Machine,
     comparisons: Vec<Report>,
     facts: Vec<Fact>,
-    /// Parts that could not be measured, and why.
+    /// Parts that could not be measured, with their errors.
     lost: Vec<String>,
 }
 
 impl Page {
-    /// Nothing yet.
+    /// An empty page.
     pub fn new() -> Self {
         Self {
             machine: Machine::this(),
@@ -31,7 +31,7 @@ impl Page {
         }
     }
 
-    /// Takes a comparison in that could be made, and shows it.
+    /// Adds a comparison and prints it.
     pub fn compared(&mut self, report: Result<Report>) -> Result<()> {
         let report = report?;
         println!("{report}");
@@ -39,13 +39,13 @@ impl Page {
         Ok(())
     }
 
-    /// The same of several.
+    /// The same for several.
     pub fn all_compared(&mut self, reports: Result<Vec<Report>>) -> Result<()> {
         let mut reports = reports?.into_iter();
         reports.try_for_each(|report| self.compared(Ok(report)))
     }
 
-    /// Takes in what was counted, and shows it.
+    /// Adds single figures and prints them.
     pub fn counted(&mut self, title: &str, facts: Result<Vec<Fact>>) -> Result<()> {
         println!("{title}\n");
         for fact in facts? {
@@ -56,20 +56,20 @@ impl Page {
         Ok(())
     }
 
-    /// A part could not be measured. The others are.
+    /// Records a part that could not be measured; others continue.
     pub fn lost(&mut self, part: &str, error: &Error) {
         let lost = format!("{part} could not be measured: {error}");
         println!("{lost}\n");
         self.lost.push(lost);
     }
 
-    /// Whether all was measured and every goal reached.
+    /// Whether everything was measured and every goal reached.
     pub fn reached(&self) -> bool {
         let compared = self.comparisons.iter().all(Report::reached);
         compared && self.facts.iter().all(Fact::reached) && self.lost.is_empty()
     }
 
-    /// Says what came of it, and writes `file`.md for people and `file`.json for programs.
+    /// Prints the result, and writes `file`.md and `file`.json.
     pub fn finish(&self, file: Option<&Path>) {
         println!("{}", self.verdict());
         let Some(file) = file else { return };
@@ -89,7 +89,7 @@ impl Page {
         }
     }
 
-    /// The moment at which the last comparison ended.
+    /// The end of the last comparison.
     fn when(&self) -> String {
         let last = self.comparisons.last();
         last.map_or_else(String::new, |report| {
@@ -150,7 +150,7 @@ fn row(figure: &Figure) -> [String; 5] {
     ]
 }
 
-/// A word for a goal.
+/// The word for a goal's result.
 pub fn verdict(reached: bool) -> &'static str {
     if reached { "reached" } else { "MISSED" }
 }

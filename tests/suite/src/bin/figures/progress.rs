@@ -1,11 +1,11 @@
-//! What a person sees while figures are measured: whose turn it is, and how long it takes yet.
+//! Progress: the current turn, and the remaining time.
 
 use std::time::{Duration, Instant};
 
-/// Turns that are known beforehand, with the time that each is to take.
+/// A known number of turns with planned durations.
 pub struct Turns {
     begun: Instant,
-    /// What the turns so far were to take, and those to come.
+    /// The planned time of past turns, and of remaining ones.
     past: Duration,
     coming: Vec<Duration>,
 }
@@ -22,14 +22,14 @@ impl Turns {
         }
     }
 
-    /// Says on standard error that the next turn begins.
+    /// Announces the next turn on standard error.
     pub fn next(&mut self, what: &str) {
         let left = self.left().as_secs();
         eprintln!("{what} (about {} min {:02} s left)", left / 60, left % 60);
         self.past += self.coming.pop().unwrap_or_default();
     }
 
-    /// As slow as the turns so far have been; never faster than planned.
+    /// The remaining time: by the speed so far, but not less than planned.
     fn left(&self) -> Duration {
         let planned: Duration = self.coming.iter().sum();
         if self.past.is_zero() {
@@ -40,7 +40,7 @@ impl Turns {
     }
 }
 
-/// Says on standard error what is done before anything can be measured.
+/// Announces a preparation on standard error.
 pub fn preparing(what: &str) {
     eprintln!("setting up {what}");
 }

@@ -1,8 +1,5 @@
-//! The published scaling of a SmartCard-HSM cluster, repeated: cards that take the published time for a signature,
-//! through pcscd, OpenSC's module and the pool.
-//!
-//! One pool of eight; for a smaller step the others are parked. Signatures are counted while all cards are at work
-//! (`every_token.py`), so that neither the common start nor the end of a step makes cards look idle.
+//! The published scaling of a SmartCard-HSM cluster: cards with the published times, through pcscd, OpenSC and one pool
+//! of eight, with parked members in smaller steps. Only signatures while all cards work count (`every_token.py`).
 
 use std::time::Duration;
 
@@ -16,14 +13,14 @@ use crate::Effort;
 use crate::cards::through;
 use crate::progress::{Turns, preparing};
 
-/// From the most on: a card that is parked is not asked back.
+/// Descending: a parked card is not needed again.
 const STEPS: [usize; 4] = [8, 4, 2, 1];
 
-/// A kind of key that figures are published for.
+/// A kind of key with published figures.
 struct Published {
-    /// As the table calls it.
+    /// Its name in the table.
     name: &'static str,
-    /// As `pkcs11-tool` calls it.
+    /// Its name in `pkcs11-tool`.
     kind: &'static str,
     id: &'static str,
     label: &'static str,
@@ -77,7 +74,7 @@ pub fn scaling_of_cards(effort: Effort) -> Result<Vec<Report>> {
 }
 
 impl Published {
-    /// How long so many signatures take a card whose rate just keeps to the published one.
+    /// The time for this number of signatures at the published rate.
     fn time(&self, signatures: u32) -> Duration {
         let service = Timing::SmartCardHsm.service(Operation::Sign, self.card);
         let mean_ms = service.expect("a published time").mean_ms;
@@ -128,7 +125,7 @@ fn report(key: &Published, mut steps: Vec<(usize, Measurement)>) -> Report {
     Report::new(&title, rows, &goals)
 }
 
-/// What the table calls a published row. The goals are held against the short runs, which have this name alone.
+/// The name of a published row. Goals refer to the short runs, which have exactly this name.
 fn published(row: &ScalingRow) -> String {
     let name = of(&row.key, row.hsms as usize);
     match (&row.remark, row.signatures) {

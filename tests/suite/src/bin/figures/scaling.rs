@@ -1,5 +1,5 @@
-//! Members with a fixed service time: what a second and a sixty-fourth member add, and whether a
-//! slow one holds a fast one up. Worker processes, the daemon and the module, 128 callers.
+//! Members with a fixed service time: the gain of a second and a sixty-fourth member, and the effect of a slow one
+//! on a fast one. Worker processes, the daemon and the module, 128 callers.
 
 use hsmux_bench::Measurement;
 use hsmux_bench::compare::{Bound, Goal, Report, Variant};
@@ -11,7 +11,7 @@ use crate::client::Client;
 
 const CALLERS: usize = 128;
 
-/// A daemon whose members take so many milliseconds for each signature.
+/// A daemon whose members take a fixed number of milliseconds per signature.
 struct Cluster {
     rig: Rig,
     effort: Effort,
@@ -26,7 +26,7 @@ impl Cluster {
         let mut module = rig.stand_in("vendor", &labels);
         for (label, ms) in labels.iter().zip(service_ms) {
             let micros = ms * 1000;
-            // The time is the token's; the processor's is for what is measured.
+            // A fast signature leaves the CPU to the measured programs.
             module.set(
                 label,
                 &format!("service_time_us = {micros}\nfast_sign = true"),
@@ -65,7 +65,7 @@ pub fn many_members(effort: Effort) -> Result<Report> {
     )
 }
 
-/// 5 ms and 20 ms in one pool, against the sum of what each does alone.
+/// 5 ms and 20 ms in one pool, against the sum of their single rates.
 pub fn unequal_members(effort: Effort) -> Result<Report> {
     let fast = Cluster::start(&[5], effort);
     let slow = Cluster::start(&[20], effort);

@@ -1,4 +1,4 @@
-//! Keys that other processes add and remove.
+//! Key changes by other processes.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use super::{folder, isolations, programs, store, usual};
 use crate::Effort;
 use crate::progress::{Turns, preparing};
 
-/// Runs beside the published, by their keys.
+/// Additional runs, by their keys.
 const MORE: [usize; 2] = [1000, 5000];
 
-/// The published table: the bare module and a broker over SoftHSM and over the stand-in for an old one, which
-/// the broker has in itself, then in worker processes.
+/// The published table: the bare module and a broker, over SoftHSM and over a stand-in for an old one,
+/// with the module in the broker's process and in workers.
 pub fn over_the_stand_in(effort: Effort) -> Result<Vec<Report>> {
     let each = isolations().into_iter();
     each.map(|(word, isolation)| published(effort, word, isolation))
@@ -66,7 +66,7 @@ fn published(effort: Effort, word: &str, isolation: Isolation) -> Result<Report>
             }
         }
     }
-    // The table of the issue; what is beside it is shown.
+    // Goals apply only to the published runs.
     goals.truncate(10);
     let title = format!(
         "Published key churn over the stand-in for an old module: the broker within 2 s of each change, beside \
@@ -99,13 +99,13 @@ fn measured(row: &Row, way: usize) -> [Vec<Measurement>; 2] {
 /// Keys of each token.
 const KEYS: usize = 5000;
 
-/// After each change: some ten changes a second.
+/// The pause after each change, for about ten changes a second.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A store, and what changes its keys.
+/// A store, and the process that changes its keys.
 type Changed = (Store, RefCell<Keys>);
 
-/// Another process that changes keys all the time, on the token in use or on another one.
+/// Another process that changes keys all the time, on the token in use or on another.
 pub fn foreign_churn(effort: Effort) -> Result<Vec<Report>> {
     preparing(&format!("two tokens of {KEYS} keys"));
     let folder = folder()?;

@@ -1,4 +1,4 @@
-//! The engine below HTTP: the pool in this process, with callers that wait as those of the broker do.
+//! The engine below HTTP: the pool in this process, with callers like those of the broker.
 
 use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
@@ -15,15 +15,15 @@ use super::{folder, store, usual, workers};
 use crate::Effort;
 use crate::progress::preparing;
 
-/// Threads of a program that uses the module alone.
+/// Numbers of threads of a program that uses the module alone.
 const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
 
-/// One SoftHSM token: the pool and its workers against the bare module with any number of threads.
+/// One SoftHSM token: the pool with its workers against the bare module with different numbers of threads.
 pub fn below_http(effort: Effort) -> Result<Report> {
     preparing("a SoftHSM token and a pool of it");
     let folder = folder()?;
     let store = store(&folder, "token")?;
-    // It has made the key.
+    // It has created the key.
     drop(store.keys()?);
     let configuration = hsmux_config::load(&store.configure(workers())?).map_err(|mistakes| {
         let lines: Vec<_> = mistakes.iter().map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! What HTTP costs: requests against a constant, batches against single items, memory of many connections.
+//! The cost of HTTP: requests against a constant, batches against single items, memory of many connections.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn broker(folder: &TempDir, isolation: Isolation) -> Result<Broker> {
         Isolation::Thread => "thread",
     };
     let store = store(folder, name)?;
-    // It has made the key.
+    // It has created the key.
     drop(store.keys()?);
     store.broker(isolation, &usual())
 }
@@ -36,8 +36,8 @@ fn ask(service: &Service, time: Duration) -> Result<Measurement> {
     service.measure(Until::Elapsed(time), Duration::from_millis(200), control)
 }
 
-/// Requests that use the token against the same server answering a constant (`/v1/sys/health`): with SoftHSM
-/// in the server's own process, as is meant for software tokens, and in worker processes beside it.
+/// Requests with the token against a constant of the same server (`/v1/sys/health`): with SoftHSM in the server's
+/// process, as recommended for software tokens, and in worker processes.
 pub fn requests(effort: Effort) -> Result<Report> {
     let folder = folder()?;
     let broker_here = broker(&folder, Isolation::Thread)?;
@@ -70,7 +70,7 @@ pub fn requests(effort: Effort) -> Result<Report> {
 /// Items of a batch.
 const ITEMS: u32 = 100;
 
-/// Items in batches of a hundred against single ones: with SoftHSM in worker processes, and in the server's own.
+/// Items in batches of a hundred against single ones: with SoftHSM in worker processes, and in the server's process.
 pub fn batches(effort: Effort) -> Result<Report> {
     let folder = folder()?;
     let (beside, here) = (
@@ -100,12 +100,12 @@ pub fn batches(effort: Effort) -> Result<Report> {
     effort.compare(title, variants, &goals)
 }
 
-/// Clients at the same time.
+/// Concurrent clients.
 const CONNECTIONS: usize = 1000;
-/// Their server holds no more, in MB.
+/// The memory limit of their server, in MB.
 const MOST_MEMORY: f64 = 150.0;
 
-/// A thousand clients that work all at once.
+/// A thousand clients that work at the same time.
 pub fn many_connections(effort: Effort) -> Result<Vec<Fact>> {
     allow_connections();
     let folder = folder()?;

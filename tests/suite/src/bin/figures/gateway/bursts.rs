@@ -16,12 +16,12 @@ use crate::fact::Fact;
 use crate::progress::{Turns, preparing};
 
 const USERS: usize = 60;
-/// From the most on: a card that is parked is not asked back.
+/// Descending: a parked card is not needed again.
 const STEPS: [usize; 3] = [3, 2, 1];
 
-/// A kind of key that bursts are published for.
+/// A kind of key with published bursts.
 struct Published {
-    /// As the table calls it.
+    /// Its name in the table.
     name: &'static str,
     label: &'static str,
     card: KeyKind,
@@ -44,14 +44,14 @@ const KEYS: [Published; 2] = [
 ];
 
 impl Published {
-    /// What one card can sign in a second.
+    /// The maximum rate of one card, per second.
     fn per_second(&self) -> f64 {
         let service = Timing::SmartCardHsm.service(Operation::Sign, self.card);
         1e3 / service.expect("a published time").mean_ms
     }
 }
 
-/// RSA-2048 and P-256 on 1, 2 and 3 cards of one gateway, beside what the cards can sign and the published rows.
+/// RSA-2048 and P-256 on 1, 2 and 3 cards of one gateway, against the cards' maximum and the published rows.
 pub fn bursts(effort: Effort) -> Result<(Report, Vec<Fact>)> {
     let most = STEPS[0];
     preparing(&format!(
@@ -70,7 +70,7 @@ pub fn bursts(effort: Effort) -> Result<(Report, Vec<Fact>)> {
             gateway_on_cards.rest();
             let mut options = burst(&gateway_on_cards.gateway.address, USERS, effort.burst);
             options.offer.signatures = Some(key.signatures.to_owned());
-            // Three times the longest wait in a queue of all users: who is forgotten fails within the burst.
+            // Three times the longest wait in a queue of all users, so that a forgotten one fails within the burst.
             options.timeout = (effort.burst * 3 / 4).min(Duration::from_secs(120));
             let report = measure(&options)?;
             let able = key.per_second() * cards as f64;
@@ -100,12 +100,12 @@ fn of(key: &str, cards: usize) -> String {
     }
 }
 
-/// A bound: nobody signs.
+/// An upper bound without a measurement.
 fn rate(time: Duration, per_second: f64) -> Measurement {
     Measurement::elsewhere(0, time.as_secs_f64(), per_second)
 }
 
-/// The published bursts on so many cards.
+/// The published bursts with this number of cards.
 fn published(key: &str, cards: usize) -> impl Iterator<Item = (String, Vec<Measurement>)> {
     let fits = move |row: &TlsRow, key: &str| {
         let burst = row.think_s == 0.0 && row.users as usize == USERS && row.page == "static";
@@ -170,7 +170,7 @@ impl OnCards {
         }
     }
 
-    /// Waits until no card signs: what a burst leaves behind is no part of the next one.
+    /// Waits until no card signs, because remaining work would count in the next burst.
     fn rest(&self) {
         let signs = |member: &Value| member["in_flight"].as_u64() != Some(0);
         until("the cards rest", PATIENCE, || {
@@ -180,7 +180,7 @@ impl OnCards {
         });
     }
 
-    /// Takes these cards out of service.
+    /// Parks these cards.
     fn park(&self, cards: std::ops::Range<usize>) {
         let left = cards.start;
         for card in cards {

@@ -1,4 +1,4 @@
-//! New full handshakes, with keys in SoftHSM, beside nginx; and what resumed ones cost.
+//! New full handshakes with keys in SoftHSM against nginx, and the cost of resumed ones.
 
 use std::time::Duration;
 
@@ -119,7 +119,7 @@ pub fn handshakes(effort: Effort) -> Result<Vec<Report>> {
     Ok(vec![ec, rsa])
 }
 
-/// Signatures of the tokens for sessions that are resumed.
+/// The tokens' signatures for resumed sessions.
 pub fn resumed(effort: Effort) -> Result<Vec<Fact>> {
     preparing("a gateway");
     let gateway = gateway(WORKERS);

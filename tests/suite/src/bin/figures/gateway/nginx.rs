@@ -1,4 +1,4 @@
-//! nginx with two worker processes, as the gateway is compared with.
+//! nginx with two worker processes, for comparison with the gateway.
 
 use std::fmt::Write;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use hsmux_suite::{Process, Rig, on_a_free_port};
 
-/// A server that runs; it ends with this value.
+/// A running server, which ends on drop.
 pub struct Nginx {
     /// `127.0.0.1:PORT`
     pub address: String,
@@ -15,8 +15,8 @@ pub struct Nginx {
 }
 
 impl Nginx {
-    /// In a folder `name` of the rig, with `(certificate, key)` as nginx has them and, for keys of OpenSSL's
-    /// engine, the PKCS#11 module that it loads.
+    /// Starts it in a folder `name` of the rig, with `(certificate, key)` in nginx's syntax. For keys of OpenSSL's
+    /// engine `module` is the PKCS#11 module to load.
     pub fn start(rig: &Rig, name: &str, keys: &[(&str, String)], module: Option<&Path>) -> Self {
         let folder = rig.path(name);
         fs::create_dir(&folder).expect("a folder");
@@ -57,8 +57,8 @@ fn on_port(port: u16, rig: &Rig, name: &str, keys: &[(&str, String)], engine: bo
     Process::start(name, &folder, run)
 }
 
-/// Clients get tickets for sessions, as they do from the gateway. nginx takes every variable from its workers that
-/// `env` does not name.
+/// Clients get session tickets, as from the gateway. nginx removes environment variables that `env` does not name
+/// from its workers.
 fn configuration(port: u16, keys: &[(&str, String)]) -> String {
     let mut pairs = String::new();
     for (certificate, key) in keys {

@@ -1,5 +1,5 @@
-//! One user of siege, who asks for the next page when the last one is there: a program of others, which leaves
-//! TCP_NODELAY alone and waits for each segment.
+//! One user of siege, who requests the next page after the last one. siege leaves TCP_NODELAY alone,
+//! and waits for each segment.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use super::nginx::Nginx;
 use crate::Effort;
 use crate::progress::preparing;
 
-/// Short turns, and as many more: what else the machine does meets all of them alike.
+/// Many short turns, so that other load on the machine affects all alike.
 const TURN: Duration = Duration::from_secs(1);
 
-/// siege hangs at its end now and then: then it is asked again.
+/// siege sometimes hangs at its end, and is then repeated.
 const TRIES: usize = 3;
 
-/// What siege says of a run.
+/// The output of siege.
 #[derive(Deserialize)]
 struct Said {
     transactions: u64,
@@ -30,7 +30,7 @@ struct Said {
     failed_transactions: u64,
 }
 
-/// The gateway as it is by default, and with the module in the daemon, beside nginx with the key in a file.
+/// The gateway with its defaults, and with the module in the daemon, against nginx with the key in a file.
 pub fn one_user(effort: Effort) -> Result<Report> {
     preparing("gateways, and nginx with the key in a file");
     let more = effort.turn.as_secs().max(1) as usize;

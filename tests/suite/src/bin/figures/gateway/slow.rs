@@ -1,4 +1,4 @@
-//! Tokens that take 100 ms for a signature: what new connections get, and what those feel that are there already.
+//! Tokens with 100 ms per signature: the rate of new connections, and the effect on existing ones.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::progress::preparing;
 const TOKENS: usize = 8;
 const USERS: usize = 256;
 const SIGNATURE: Duration = Duration::from_millis(100);
-/// What they can sign in a second.
+/// Their maximum rate per second.
 const MOST: f64 = TOKENS as f64 / 0.1;
 
-/// A turn is long against the 3.2 s that a client waits, and against the common start.
+/// Long compared with a client's wait of 3.2 s, and with the common start.
 const SHORTEST: Duration = Duration::from_secs(30);
 /// Until the queue is full.
 const WARM_UP: Duration = Duration::from_secs(4);
@@ -64,7 +64,7 @@ pub fn slow_tokens(mut effort: Effort) -> Result<(Report, Vec<Fact>)> {
         Ok(measured)
     };
     let (bound, of) = ("what the tokens can sign", "gateway");
-    // Nobody signs: it is a bound.
+    // An upper bound without a measurement.
     let ideal = Measurement::elsewhere(0, effort.turn.as_secs_f64(), MOST);
     let report = effort.compare(
         "8 tokens that take 100 ms for each signature, 256 clients, a new connection for each hit",

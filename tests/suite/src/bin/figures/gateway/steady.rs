@@ -1,4 +1,4 @@
-//! Requests on one connection that is there already, while others wait for handshakes.
+//! Requests on an existing connection while others wait for handshakes.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,14 +11,14 @@ use hsmux_token::{Error, Kind, Result};
 
 use super::{PAGE, PATH};
 
-/// From the beginning of a request to that of the next one.
+/// The interval between starts of requests.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How long requests took from when each was due, in milliseconds, in order.
+/// Durations of requests from the time when each was due, in milliseconds, sorted.
 pub struct Steady(Vec<f64>);
 
 impl Steady {
-    /// Opens the connection, and asks as long as `work` takes.
+    /// Opens the connection, and sends requests while `work` runs.
     pub fn during<T>(address: &str, work: impl FnOnce() -> Result<T>) -> Result<(T, Self)> {
         let mut stream = connect(address)?;
         let done = AtomicBool::new(false);
@@ -26,7 +26,7 @@ impl Steady {
             let asking = scope.spawn(|| {
                 let (mut due, mut took) = (Instant::now(), Vec::new());
                 while !done.load(Relaxed) {
-                    // Whatever became of the one before: a stall is as long for each that would have been asked meanwhile.
+                    // Independent of the previous request: a stall counts for each request that was due meanwhile.
                     thread::sleep(due.saturating_duration_since(Instant::now()));
                     ask(&mut stream)?;
                     took.push(due.elapsed().as_secs_f64() * 1e3);
@@ -42,14 +42,14 @@ impl Steady {
         })
     }
 
-    /// Both together.
+    /// Combines both.
     pub fn and(mut self, other: Self) -> Self {
         self.0.extend(other.0);
         self.0.sort_by(f64::total_cmp);
         self
     }
 
-    /// The value that so many of a thousand requests did not take longer than.
+    /// The quantile, in thousandths.
     pub fn permille(&self, share: usize) -> f64 {
         let at = (self.0.len() * share).div_ceil(1000);
         let value = self.0.get(at.saturating_sub(1));

@@ -1,4 +1,4 @@
-//! Ten thousand handshakes that wait for a token at once.
+//! Ten thousand concurrent handshakes that wait for a token.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -17,14 +17,14 @@ use crate::footprint::{peak_memory, threads};
 use crate::progress::{Turns, preparing};
 
 const CLIENTS: usize = 10_000;
-/// The few that are being served, and connections that still end.
+/// Those being served, and connections that still close.
 const SPARE: usize = 64;
-/// For all to arrive.
+/// The time for all to arrive.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What they cost the gateway's process.
+/// Their cost for the gateway's process.
 pub fn ten_thousand(_: Effort) -> Result<Vec<Fact>> {
-    // Three quarters of the files that the gateway may have are for connections of clients, one for each.
+    // The gateway uses three quarters of its file limit for clients' connections, one file each.
     let room = usize::try_from(allow_connections() / 4 * 3).unwrap_or(usize::MAX);
     let clients = (CLIENTS + SPARE).min(room.saturating_sub(SPARE));
     preparing("a gateway over a token that takes two seconds");
@@ -33,11 +33,11 @@ pub fn ten_thousand(_: Effort) -> Result<Vec<Fact>> {
     rig.start();
     certify_public(&rig, "ec");
     rig.stop();
-    // What stands behind others on the token takes its time as well.
+    // Waiting behind others on the token counts for its time-out as well.
     let member = &mut rig.config.members[0];
     *member = member.clone().with("timeout = \"120s\"");
     rig.config.pool = "queue = 20000\ndeadline = \"600s\"".into();
-    // The last one would wait for six hours, and is not to be refused for that.
+    // The last one would wait six hours, and must not be refused for that.
     let lines = "connections = 20000\nhandshakes = 20000\nsign_timeout = \"24h\"\nhandshake_timeout = \"300s\"";
     let site = "[[site]]\ncertificates = [\"ec.pem\"]\nroot = \"www\"";
     configure(&mut rig, lines, site);
