@@ -4,10 +4,10 @@ use super::channel::{Envelope, Opener};
 use super::members::PresentMember;
 use super::template;
 use super::token_access::{self, TokenAccess};
+use hsmux_software::refuses_template;
 use hsmux_token::ck::{
     CKA_CHECK_VALUE, CKA_ENCRYPT, CKA_ID, CKA_KEY_TYPE, CKA_LABEL, CKA_PUBLIC_KEY_INFO,
-    CKR_ATTRIBUTE_READ_ONLY, CKR_ATTRIBUTE_TYPE_INVALID, CKR_ATTRIBUTE_VALUE_INVALID,
-    CKR_TEMPLATE_INCONSISTENT,
+    CKR_ATTRIBUTE_READ_ONLY, CKR_ATTRIBUTE_TYPE_INVALID,
 };
 use hsmux_token::{
     Attributes, Borrow, Error, KeyKind, Kind, Made, Object, ObjectId, Operation, Result,
@@ -324,19 +324,6 @@ fn tells_its_check_value(template: &Attributes) -> bool {
     let key_type = template.number(CKA_KEY_TYPE);
     let is_cipher = |key_type| KeyKind::of(key_type).block_cipher().is_some();
     template.flag(CKA_ENCRYPT) == Some(true) && key_type.is_some_and(is_cipher)
-}
-
-/// The token refuses an attribute of the template: without it, the operation may succeed.
-pub(super) fn refuses_template(error: &Error) -> bool {
-    matches!(
-        error.code(),
-        Some(
-            CKR_ATTRIBUTE_TYPE_INVALID
-                | CKR_ATTRIBUTE_VALUE_INVALID
-                | CKR_ATTRIBUTE_READ_ONLY
-                | CKR_TEMPLATE_INCONSISTENT
-        )
-    )
 }
 
 /// Has the token compare the check value, and keep it: the name of a secret key rests on it.
