@@ -28,6 +28,8 @@ pub struct Control {
     pub reach: Vec<String>,
     /// C_Initialize returns this code.
     pub initialize_error: u64,
+    /// C_GetSlotList takes a millisecond, and returns CKR_GENERAL_ERROR to a thread that calls it meanwhile.
+    pub slots_alone: bool,
     /// Default settings of tokens.
     defaults: toml::Table,
     token: Vec<toml::Table>,
