@@ -11,6 +11,7 @@ use serde::Deserialize;
 use crate::churn::Cost;
 
 /// The whole file.
+#[allow(clippy::struct_excessive_bools)] // Each is a line of the file.
 #[derive(Deserialize, Default, Debug)]
 #[serde(deny_unknown_fields, default)]
 pub struct Control {
