@@ -4,6 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::Command;
 
 use hsmux_suite::{Process, Program, Run, built};
 use rustix::process::Signal;
@@ -12,15 +13,23 @@ use tempfile::TempDir;
 /// A folder with a copy of `hsmux` alone.
 fn alone() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    fs::copy(built(Program::Hsmux), folder.path().join("hsmux")).unwrap();
+    copy(&built(Program::Hsmux), &folder.path().join("hsmux"));
     folder
+}
+
+/// Copies a program by cp. If this process wrote the file, children of other tests could hold it open, and it could
+/// not be run (ETXTBSY).
+fn copy(from: &Path, to: &Path) {
+    let status = Command::new("cp").args([from, to]).status().unwrap();
+    assert!(status.success());
 }
 
 /// Puts a script in the place of `hsmux-lab`.
 fn script(folder: &TempDir, text: &str) {
-    let file = folder.path().join("hsmux-lab");
-    fs::write(&file, format!("#!/bin/sh\n{text}\n")).unwrap();
-    fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
+    let source = folder.path().join("script");
+    fs::write(&source, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(&source, Permissions::from_mode(0o755)).unwrap();
+    copy(&source, &folder.path().join("hsmux-lab"));
 }
 
 fn hsmux(folder: &TempDir, line: &str) -> Run {
