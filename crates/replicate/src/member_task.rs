@@ -208,8 +208,8 @@ impl MemberTask {
         [self.makes(), others].concat()
     }
 
-    /// The temporary name of a secret key between its unwrapping and its check value, for tokens that give no check
-    /// value. A token that dies while it unwraps may leave an object with this name and without a value.
+    /// The name that a secret key has before it has a check value: until hsmux sets one, where the token gives none.
+    /// A process that dies within C_UnwrapKey can leave such an object of any type (SoftHSM stores the value last).
     pub fn passing_name(&self, serial: &str) -> Option<ObjectId> {
         match self {
             Self::Unwrap {
