@@ -3,7 +3,7 @@
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use hsmux_module::{ModuleToken, Options, slots};
+use hsmux_module::{ModuleToken, Options};
 use hsmux_software::PublicKey;
 use hsmux_token::ck::*;
 use hsmux_token::{
@@ -52,24 +52,6 @@ fn the_stand_in_signs_right_until_it_is_told_otherwise() {
         standin.set(settings);
         assert_eq!(signs_right(&token), right, "{settings}");
     }
-}
-
-/// SoftHSM ends the process when threads list its slots at once (SlotManager.cpp has no lock).
-#[test]
-fn threads_list_the_slots_one_after_the_other() {
-    let standin = StandIn::new("");
-    let settings = "slots_alone = true\n[[token]]\nlabel = \"token\"\n";
-    std::fs::write(standin.folder.path().join("libtoken.so.toml"), settings).unwrap();
-    let module = standin.module();
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                for _ in 0..20 {
-                    assert_eq!(slots(&module).unwrap().len(), 1);
-                }
-            });
-        }
-    });
 }
 
 #[test]
