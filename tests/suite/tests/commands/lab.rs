@@ -4,24 +4,16 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Command;
 
-use hsmux_suite::{Process, Program, Run, built};
+use hsmux_suite::{Process, Program, Run, built, copy_program};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
 /// A folder with a copy of `hsmux` alone.
 fn alone() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    copy(&built(Program::Hsmux), &folder.path().join("hsmux"));
+    copy_program(&built(Program::Hsmux), &folder.path().join("hsmux"));
     folder
-}
-
-/// Copies a program by cp. If this process wrote the file, children of other tests could hold it open, and it could
-/// not be run (ETXTBSY).
-fn copy(from: &Path, to: &Path) {
-    let status = Command::new("cp").args([from, to]).status().unwrap();
-    assert!(status.success());
 }
 
 /// Puts a script in the place of `hsmux-lab`.
@@ -29,7 +21,7 @@ fn script(folder: &TempDir, text: &str) {
     let source = folder.path().join("script");
     fs::write(&source, format!("#!/bin/sh\n{text}\n")).unwrap();
     fs::set_permissions(&source, Permissions::from_mode(0o755)).unwrap();
-    copy(&source, &folder.path().join("hsmux-lab"));
+    copy_program(&source, &folder.path().join("hsmux-lab"));
 }
 
 fn hsmux(folder: &TempDir, line: &str) -> Run {
