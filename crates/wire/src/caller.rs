@@ -248,7 +248,7 @@ impl Caller {
     }
 }
 
-/// Whether one more log line may be written about an event that any peer can repeat.
+/// Counts a log line about an event that any peer can repeat. Answers whether it may be written.
 fn may_log() -> bool {
     static WRITTEN: Mutex<LogLines> = Mutex::new(LogLines(None));
     WRITTEN.lock().may_add(Instant::now())

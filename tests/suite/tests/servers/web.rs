@@ -17,7 +17,7 @@ pub struct Kind {
     pub way: Way,
     /// How it may use the keys.
     pub login: Login,
-    /// Whether the server chooses the certificate by the client's server name (SNI), or has both for any name.
+    /// The server chooses the certificate by the client's server name (SNI). Otherwise it has both for any name.
     pub by_name: bool,
     /// The program's file in the rig's folder `server`, with the port and what there is for both keys.
     pub configuration: fn(port: u16, keys: [&str; 2]) -> String,
