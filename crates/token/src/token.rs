@@ -18,8 +18,8 @@ pub trait Token: Send + Sync {
     /// Reads all token objects. Blocks, and may be slow: never called for a request.
     fn objects(&self) -> Result<Arc<Snapshot>>;
 
-    /// What has come and gone since the last look, or since the objects were read. Reads only what is
-    /// new; blocks. One looks at a time.
+    /// Changes of the objects since the last look, or since the objects were read. Reads only what is new; blocks. One thread
+    /// at a time calls it.
     fn look(&self) -> Result<Seen> {
         let message = "this token can be read, and not looked at";
         Err(Error::request(Kind::Unsupported, message))

@@ -73,8 +73,7 @@ impl RemoteToken {
         }
     }
 
-    /// What the token says of itself now. Where it is a pool, that is another thing than at first once it has
-    /// more members. Blocks.
+    /// Asks the token for its information again. A pool's changes when it gets more members. Blocks.
     pub fn inquire(&self) -> Result<TokenInfo> {
         match self.ask(&mut self.shared.admin.lock(), &Call::Info)? {
             Answer::Info(info) => Ok(info),

@@ -134,7 +134,7 @@ fn commands_without_a_configuration_keep_their_state_in_the_users_folder() {
     assert_eq!(left.count(), 0, "something was left where it was called");
 }
 
-/// What root's commands write down of PINs is the daemon's to read, though it has a user of its own.
+/// A daemon with a user of its own can read the records of PINs that commands of root have written.
 #[test]
 fn a_daemon_reads_what_commands_of_root_have_left() {
     let mut rig = Rig::prepare(Setup::Daemon, 0);
