@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hsmux_pool::{Guest, Owner};
+use hsmux_pool::{ClientSession, Owner};
 use hsmux_token::{
     Attribute, Attributes, Batch, Done, Error, Kind, Made, Object, ObjectId, ObjectRef, Operation,
     Request, Result, Seen, SessionObject, Token, ck,
@@ -25,7 +25,7 @@ pub struct Application {
     /// Where it is connected.
     pub service: Arc<AppService>,
     /// The pool as it has it: its session objects live together.
-    pub guest: Guest,
+    pub pool_session: ClientSession,
     owner: Owner,
     logged_in: AtomicBool,
     /// Another host: the objects that it was told of last.
@@ -53,7 +53,7 @@ impl Application {
     pub fn new(service: Arc<AppService>, uid: u32) -> Self {
         let owner = service.owner(uid);
         Self {
-            guest: Guest::of(Arc::clone(&service.shared.pool), owner),
+            pool_session: ClientSession::of(Arc::clone(&service.shared.pool), owner),
             owner,
             service,
             told: Mutex::default(),
@@ -190,7 +190,7 @@ impl Application {
             done: Done::new(|_| {}),
         };
         let batch: Batch = objects.into_iter().map(request).collect();
-        self.guest.submit(batch);
+        self.pool_session.submit(batch);
     }
 }
 

@@ -71,7 +71,7 @@ pub fn execute(session: &Arc<Session>, items: Vec<Item>, answer: Answerer) {
         batch.push((request, course));
     }
     if !batch.is_empty() {
-        session.visit.submit(batch);
+        session.connection.submit(batch);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hsmux_config::Login;
-use hsmux_pool::Visit;
+use hsmux_pool::ClientConnection;
 use hsmux_token::{
     Error, Kind, Made, ObjectRef, Operation, Outcome, Result, Scope, Secret, Snapshot,
 };
@@ -32,17 +32,17 @@ pub struct Session {
     /// For the audit trail.
     pub who: Who,
     /// The pool, as long as somebody waits for what is asked of it.
-    pub visit: Visit,
+    pub connection: ClientConnection,
 }
 
 impl Talk {
     /// A connection of an application.
     pub fn new(application: Arc<Application>, name: (u32, [u8; 16]), who: Who) -> Self {
-        let visit = application.guest.visit();
+        let connection = application.pool_session.connect();
         let session = Arc::new(Session {
             application,
             who,
-            visit,
+            connection,
         });
         Self { session, name }
     }
@@ -122,7 +122,7 @@ impl Conversation for Talk {
     }
 
     fn closed(&self) {
-        self.session.visit.end();
+        self.session.connection.end();
         self.session.application.service.leave(self.name);
     }
 }

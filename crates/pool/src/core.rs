@@ -12,8 +12,8 @@ use hsmux_token::{Error, Kind, Result};
 use crate::Options;
 use crate::alarm::Alarm;
 use crate::catalogue::Catalogue;
+use crate::client_session::Affinity;
 use crate::direct::Lines;
-use crate::guest::Home;
 use crate::job::{Attempt, Lane, Work};
 use crate::minder::Minders;
 use crate::need::{Need, Route};
@@ -25,7 +25,7 @@ use crate::seatset::SeatSet;
 use crate::session_keys::LargeSessionKeys;
 
 /// Locks are taken in this order, and none is held while a token or a caller is called:
-/// a seat's life, registry, scheduler, a guest's home, a seat's last error.
+/// a seat's life, registry, scheduler, an affinity, a seat's last error.
 pub(crate) struct Core {
     pub options: Options,
     pub base: Instant,
@@ -45,12 +45,12 @@ pub(crate) struct Core {
     pub wanted: Wanted,
     /// Seats that are being connected or proved after that.
     pub busy: AtomicUsize,
-    /// Numbers for guests.
-    pub guests: AtomicUsize,
+    /// Counts client sessions, to number them.
+    pub client_sessions: AtomicUsize,
     /// What secret keys have answered.
     pub answers: Answers,
-    /// Where guests live.
-    pub homes: Mutex<Vec<Weak<Home>>>,
+    /// The affinities of all client sessions.
+    pub affinities: Mutex<Vec<Weak<Affinity>>>,
     /// Session keys of applications.
     pub large_session_keys: LargeSessionKeys,
     /// Who looks after the members.
@@ -93,12 +93,12 @@ impl Core {
             turns: Turns::default(),
             wanted: Wanted::default(),
             busy: AtomicUsize::new(0),
-            guests: AtomicUsize::new(0),
+            client_sessions: AtomicUsize::new(0),
             answers: options
                 .answers
                 .clone()
                 .map_or_else(Answers::default, Answers::of_file),
-            homes: Mutex::default(),
+            affinities: Mutex::default(),
             large_session_keys: LargeSessionKeys::default(),
             minders: Minders::default(),
             lines: Lines::default(),

@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use hsmux_token::{Error, Kind, ObjectRef, Operation, Outcome, Result};
 
+use crate::client_session::Affinity;
 use crate::core::{Acquired, Core};
 use crate::dispatch::{localize, publish};
-use crate::guest::Home;
 use crate::job::{Attempt, Lane, Purpose, Waiter, Work};
 use crate::need::Need;
 use crate::owner::Owner;
@@ -42,9 +42,9 @@ impl Core {
         self: &Arc<Self>,
         operation: &Operation,
         deadline: Instant,
-        home: Option<&Arc<Home>>,
+        affinity: Option<&Arc<Affinity>>,
     ) -> Result<Outcome> {
-        let need = Need::at(operation, home, Owner::default());
+        let need = Need::at(operation, affinity, Owner::default());
         let term = Term {
             deadline,
             patience: need.patience,

@@ -7,9 +7,9 @@ use hsmux_token::sync::{Condvar, Mutex};
 use hsmux_token::{Done, Error, Operation, Outcome, Request, Result};
 
 use crate::claim::Asker;
+use crate::client_session::Affinity;
 use crate::course::Course;
 use crate::dispatch::Thread;
-use crate::guest::Home;
 use crate::need::Need;
 use crate::owner::Owner;
 use crate::record::Connection;
@@ -40,10 +40,10 @@ pub(crate) struct Job {
 /// How a request was submitted.
 #[derive(Default)]
 pub(crate) struct Ask<'a> {
-    /// Where its application's session objects are.
-    pub home: Option<&'a Arc<Home>>,
+    /// The seat of its application's session objects.
+    pub affinity: Option<&'a Arc<Affinity>>,
     pub asker: Option<&'a Arc<Asker>>,
-    /// Whose it is, if nobody has a home.
+    /// The owner, if it has no affinity.
     pub owner: Owner,
     pub course: Option<Arc<Course>>,
     /// What called.
@@ -93,7 +93,7 @@ pub(crate) struct Attempt {
 
 impl Job {
     pub fn new(request: Request, ask: Ask<'_>) -> Arc<Self> {
-        let need = Need::at(&request.operation, ask.home, ask.owner);
+        let need = Need::at(&request.operation, ask.affinity, ask.owner);
         Arc::new(Self {
             term: Term {
                 deadline: request.deadline,

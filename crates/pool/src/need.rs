@@ -9,7 +9,7 @@ use hsmux_token::{
 use smallvec::SmallVec;
 
 use crate::catalogue::{Catalogue, Entry, ReplicaState};
-use crate::guest::Home;
+use crate::client_session::Affinity;
 use crate::owner::{Cost, Owner};
 use crate::seatset::SeatSet;
 
@@ -23,7 +23,7 @@ pub(crate) struct Need {
     /// Tokens of other hosts may not serve it.
     pub here: bool,
     /// Where the session objects that it makes are to live, together with others.
-    pub home: Option<Arc<Home>>,
+    pub affinity: Option<Arc<Affinity>>,
     pub call: &'static str,
     pub repeatable: bool,
     /// PKCS#1 v1.5 is taken off: what is done must not depend on whether the padding was good.
@@ -71,7 +71,7 @@ impl Need {
             pinned: None,
             // No host lets others take a key away.
             here: operation.exports(),
-            home: None,
+            affinity: None,
             call: operation.call(),
             repeatable: operation.repeatable(),
             unpads: mechanism == Some(ck::CKM_RSA_PKCS)
@@ -81,14 +81,16 @@ impl Need {
         }
     }
 
-    /// The same for a guest, whose session objects are made at home, or for this owner.
-    pub fn at(operation: &Operation, home: Option<&Arc<Home>>, owner: Owner) -> Self {
+    /// The same for a client session with this affinity, or else for this owner.
+    pub fn at(operation: &Operation, affinity: Option<&Arc<Affinity>>, owner: Owner) -> Self {
         let need = Self::of(operation);
-        let owner = home.map_or(owner, |home| home.owner);
+        let owner = affinity.map_or(owner, |affinity| affinity.owner);
         Self {
             cost: Cost { owner, ..need.cost },
             here: need.here || matches!(owner, Owner::Host(_)),
-            home: home.filter(|_| operation.makes_session_objects()).cloned(),
+            affinity: affinity
+                .filter(|_| operation.makes_session_objects())
+                .cloned(),
             ..need
         }
     }
@@ -168,8 +170,8 @@ impl Need {
         if let Some(kind) = self.mechanism {
             route = self.with_mechanism(route, kind, catalogue)?;
         }
-        Ok(match &self.home {
-            Some(home) => home.narrow(route, catalogue),
+        Ok(match &self.affinity {
+            Some(affinity) => affinity.narrow(route, catalogue),
             None => route,
         })
     }

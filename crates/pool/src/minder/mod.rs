@@ -223,15 +223,16 @@ impl Round {
         let by = |generation| serving.iter().find(|c| c.generation == generation);
         self.missed
             .retain(|(generation, key)| by(*generation).is_some() && self.scout.holds(key));
-        // One that is somebody's home stays as it is, and the others are not to wait for it.
+        // A connection with session objects is not replaced, and the others do not wait for it.
         let mut missed = self.missed.iter();
-        let blind = missed.find(|(generation, _)| !core.is_home(*generation));
+        let blind = missed.find(|(generation, _)| !core.may_hold_session_objects(*generation));
         if let Some((generation, key)) = blind {
             return Some((by(*generation)?, Reason::Blind(*key)));
         }
         let generations: Vec<_> = serving.iter().map(|c| c.generation).collect();
         self.baselines.keep(&generations);
-        let may_go = |connection: &&Arc<Connection>| !core.is_home(connection.generation);
+        let may_go =
+            |connection: &&Arc<Connection>| !core.may_hold_session_objects(connection.generation);
         serving.iter().filter(may_go).find_map(|connection| {
             let paces = connection.token.pace();
             let slow = self.baselines.judge(connection.generation, &paces)?;

@@ -44,7 +44,7 @@ impl Core {
         reason: &Reason,
     ) -> Result<bool> {
         let record = &old.record;
-        self.is_nobodys_home(old)?;
+        self.has_no_session_objects(old)?;
         let reading = self.reading(record);
         let token = record.seat.connector.connect_afresh(&old.info)?;
         let generation = self.generation(record.index);
@@ -62,8 +62,8 @@ impl Core {
         replaced
     }
 
-    fn is_nobodys_home(&self, old: &Connection) -> Result<()> {
-        if self.is_home(old.generation) {
+    fn has_no_session_objects(&self, old: &Connection) -> Result<()> {
+        if self.may_hold_session_objects(old.generation) {
             let message = "session objects of an application may live there";
             return Err(Error::token(Kind::Unsupported, message));
         }
@@ -129,7 +129,7 @@ impl Core {
             return Err(Error::lost("the worker has ended meanwhile"));
         }
         // Somebody may have moved in meanwhile.
-        self.is_nobodys_home(old)?;
+        self.has_no_session_objects(old)?;
         // What has proved itself goes on serving: it is the same token, and the worker holds the key.
         let (unproved, aftermath) =
             self.edit(|registry| reading.install(registry, &fresh.holder(), snapshot, false));

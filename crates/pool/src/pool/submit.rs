@@ -10,9 +10,9 @@ use hsmux_wire::together;
 use super::Pool;
 use crate::Owner;
 use crate::claim::{Asker, Claim};
+use crate::client_session::Affinity;
 use crate::course::Course;
 use crate::dispatch::Thread;
-use crate::guest::Home;
 use crate::job::{Ask, Job};
 use crate::scheduler::Room;
 use crate::seatset::SeatSet;
@@ -82,17 +82,17 @@ impl Pool {
         self.core.scheduler.lock().room(&holders.0)
     }
 
-    /// [`Token::submit`] for a guest with this home and a connection that may end, or for nobody.
+    /// [`Token::submit`] for a client session's connection, or for neither.
     pub(crate) fn submit_at(
         &self,
         batch: impl IntoIterator<Item = (Request, Option<Arc<Course>>)>,
-        home: Option<&Arc<Home>>,
+        affinity: Option<&Arc<Affinity>>,
         asker: Option<&Arc<Asker>>,
     ) {
         let submit = || {
             for (request, course) in batch {
                 let ask = Ask {
-                    home,
+                    affinity,
                     asker,
                     course,
                     ..Ask::default()
@@ -112,7 +112,7 @@ impl Pool {
         if let Err(refused) = request.operation.check() {
             request.done.complete(Err(refused));
         } else if request.operation.changes_token() {
-            let owner = ask.home.map_or(ask.owner, |home| home.owner);
+            let owner = ask.affinity.map_or(ask.owner, |affinity| affinity.owner);
             self.change_on_a_thread(request, owner);
         } else if self.core.options.threads {
             let thread = ask.thread;
@@ -122,7 +122,7 @@ impl Pool {
         } else {
             let result = self
                 .core
-                .run(&request.operation, request.deadline, ask.home);
+                .run(&request.operation, request.deadline, ask.affinity);
             request.done.complete(result);
         }
         Claim::none()
@@ -133,13 +133,13 @@ impl Pool {
         &self,
         operation: &Operation,
         deadline: Instant,
-        home: Option<&Arc<Home>>,
+        affinity: Option<&Arc<Affinity>>,
     ) -> Result<Outcome> {
         operation.check()?;
         if operation.changes_token() {
             self.refuse_change(operation)?;
             return self.change(operation.clone(), deadline);
         }
-        self.core.run(operation, deadline, home)
+        self.core.run(operation, deadline, affinity)
     }
 }

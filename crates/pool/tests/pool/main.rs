@@ -1,13 +1,13 @@
 //! The pool over fake tokens with real keys.
 
+mod affinity;
 mod changes;
 mod claims;
+mod client_sessions;
 mod counted;
 mod course;
 mod faults;
-mod guests;
 mod health;
-mod homes;
 mod hosts;
 mod large_keys;
 mod late_look;

@@ -1,31 +1,31 @@
-//! Workers that are homes of guests are not replaced: session objects would end with them.
+//! Workers that have session objects of a client are not replaced: the objects would end with them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hsmux_pool::{Guest, Options, Policy, Pool};
+use hsmux_pool::{ClientSession, Options, Policy, Pool};
 use hsmux_token::Token;
 use hsmux_token::fake::Builder;
 use hsmux_token::sync::Mutex;
 
-use crate::guests::generate;
+use crate::client_sessions::generate;
 use crate::minded::{ALL, Member, be_known, pace, replaced, slow_down};
 use crate::vault::*;
 
-/// Somebody whose home is the first seat from now on.
-fn moves_in(pool: &Arc<Pool>) -> Guest {
-    let guest = Guest::new(Arc::clone(pool));
-    guest.execute(&generate(), in_seconds(60)).unwrap();
-    guest
+/// A client session whose session objects live on the first seat.
+fn session_on_first_seat(pool: &Arc<Pool>) -> ClientSession {
+    let session = ClientSession::new(Arc::clone(pool));
+    session.execute(&generate(), in_seconds(60)).unwrap();
+    session
 }
 
-/// Two workers of one token, the first of which is to be a home.
-fn two(home: &Arc<Member>, other: &Arc<Member>) -> Arc<Pool> {
+/// Two workers of one token. The first one is to have the session objects.
+fn two(first: &Arc<Member>, other: &Arc<Member>) -> Arc<Pool> {
     let options = Options {
         policy: Policy::RoundRobin,
         ..Options::default()
     };
-    pool(options, vec![home.seat("one"), other.seat("one#2")])
+    pool(options, vec![first.seat("one"), other.seat("one#2")])
 }
 
 /// How often each was replaced.
@@ -40,24 +40,24 @@ fn holds(keys: &[Key]) -> Builder {
 }
 
 #[test]
-fn a_slow_home_stays_and_another_slow_worker_does_not_wait_for_it() {
+fn a_slow_worker_with_session_objects_stays_and_another_does_not_wait_for_it() {
     let key = Key::new(1);
-    let [home, other] = [(); 2].map(|()| Member::new(ALL, move |_| honest("one", key)));
-    for member in [&home, &other] {
+    let [first, other] = [(); 2].map(|()| Member::new(ALL, move |_| honest("one", key)));
+    for member in [&first, &other] {
         *member.pace.lock() = pace(key, 21, 32);
     }
-    let pool = two(&home, &other);
-    let both = [home.connection(0), other.connection(0)];
+    let pool = two(&first, &other);
+    let both = [first.connection(0), other.connection(0)];
     be_known(&both[1], key);
-    let guest = moves_in(&pool);
+    let session = session_on_first_seat(&pool);
     slow_down(&both, key, || each_replaced(&pool) == [0, 1]);
-    assert_eq!(home.connections(), 1, "it was tried");
-    drop(guest);
+    assert_eq!(first.connections(), 1, "it was tried");
+    drop(session);
     slow_down(&both, key, || each_replaced(&pool) == [1, 1]);
 }
 
 #[test]
-fn a_blind_home_stays_and_another_blind_worker_does_not_wait_for_it() {
+fn a_blind_worker_with_session_objects_stays_and_another_does_not_wait_for_it() {
     let [old, new, newest] = [1, 2, 3].map(Key::new);
     let seeing = move |keys: Vec<Key>| {
         Member::new(ALL, move |number| {
@@ -67,29 +67,29 @@ fn a_blind_home_stays_and_another_blind_worker_does_not_wait_for_it() {
             holds(&[old, new, newest])
         })
     };
-    // The home is the first that misses one.
-    let (home, other) = (seeing(vec![old]), seeing(vec![old, new]));
-    let pool = two(&home, &other);
-    let guest = moves_in(&pool);
-    home.holds_now(&[old.object(), new.object()]);
-    eventually("the home does not see it, and the other does", || {
+    // The worker with the session objects is the first that misses a key.
+    let (first, other) = (seeing(vec![old]), seeing(vec![old, new]));
+    let pool = two(&first, &other);
+    let session = session_on_first_seat(&pool);
+    first.holds_now(&[old.object(), new.object()]);
+    eventually("only the other worker sees the key", || {
         let served = pool.execute(&new.signing(), in_seconds(60)).is_ok();
         let catalogue = pool.catalogue();
         let replicas = catalogue.get(&new.id()).map_or(0, |e| e.replicas.len());
         served && replicas == 1
     });
-    home.holds_now(&[old.object(), new.object(), newest.object()]);
+    first.holds_now(&[old.object(), new.object(), newest.object()]);
     eventually("the other one is replaced", || {
         each_replaced(&pool) == [0, 1]
     });
-    assert_eq!(home.connections(), 1, "it was tried");
-    drop(guest);
+    assert_eq!(first.connections(), 1, "it was tried");
+    drop(session);
     eventually("nobody lives there", || each_replaced(&pool) == [1, 1]);
 }
 
 /// It would log in for nothing.
 #[test]
-fn no_fresh_worker_is_started_for_a_home() {
+fn no_fresh_worker_is_started_for_one_with_session_objects() {
     let key = Key::new(1);
     let member = Member::new(ALL, move |_| honest("one", key));
     let pool = member.pool();
@@ -99,7 +99,7 @@ fn no_fresh_worker_is_started_for_a_home() {
         });
     };
     looks(1);
-    let _guest = moves_in(&pool);
+    let _session = session_on_first_seat(&pool);
     member.grown.store(1, Ordering::SeqCst);
     // After each attempt to replace a worker it is another process.
     looks(2);
@@ -123,7 +123,7 @@ fn a_fresh_worker_does_not_serve_where_somebody_has_moved_in_meanwhile() {
     eventually("a fresh one is on its way", || {
         member.attempts.load(Ordering::SeqCst) == 2
     });
-    let _guest = moves_in(&pool);
+    let _session = session_on_first_seat(&pool);
     drop(closed);
     eventually("it serves, or is sent away", || {
         let sent_away = || member.connection(1).aborts() == 1;

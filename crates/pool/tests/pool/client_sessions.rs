@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use hsmux_pool::{Guest, Options, Policy, Pool, SeatState};
+use hsmux_pool::{ClientSession, Options, Policy, Pool, SeatState};
 use hsmux_token::fake::{Builder, FakeToken};
 use hsmux_token::sync::Mutex;
 use hsmux_token::{
@@ -58,8 +58,8 @@ fn in_turns() -> Options {
     }
 }
 
-fn run(guest: &Guest, operation: &Operation) -> Result<Outcome> {
-    guest.execute(operation, in_seconds(60))
+fn run(session: &ClientSession, operation: &Operation) -> Result<Outcome> {
+    session.execute(operation, in_seconds(60))
 }
 
 pub fn generate() -> Operation {
@@ -98,36 +98,39 @@ fn text(outcome: Result<Outcome>) -> String {
 }
 
 #[test]
-fn session_keys_of_one_guest_wrap_each_other_and_derive() {
+fn session_keys_of_one_client_wrap_each_other_and_derive() {
     let (_, pool) = two();
-    let guest = Guest::new(Arc::clone(&pool));
-    let first = key(run(&guest, &generate()));
-    let second = key(run(&guest, &generate()));
-    let submitted = submit_to(&guest, generate(), in_seconds(60));
+    let session = ClientSession::new(Arc::clone(&pool));
+    let first = key(run(&session, &generate()));
+    let second = key(run(&session, &generate()));
+    let submitted = submit_to(&session, generate(), in_seconds(60));
     let third = key(submitted.recv().unwrap());
-    let derived = key(run(&guest, &derive(first)));
+    let derived = key(run(&session, &derive(first)));
     for pair in [first, second, third, derived].windows(2) {
-        assert_eq!(text(run(&guest, &wrap(pair[0], pair[1]))), "one");
+        assert_eq!(text(run(&session, &wrap(pair[0], pair[1]))), "one");
     }
-    let random = || text(run(&guest, &Operation::Random { len: 1 }));
+    let random = || text(run(&session, &Operation::Random { len: 1 }));
     assert_ne!(random(), random(), "all else goes where it is free");
 }
 
 #[test]
-fn guests_have_different_homes() {
+fn client_sessions_are_spread_over_the_seats() {
     let (_, pool) = two();
-    let homes: Vec<_> = (0..4)
+    let seats: Vec<_> = (0..4)
         .map(|_| {
-            let guest = Guest::new(Arc::clone(&pool));
-            let (first, second) = (key(run(&guest, &generate())), key(run(&guest, &generate())));
-            text(run(&guest, &wrap(first, second)))
+            let session = ClientSession::new(Arc::clone(&pool));
+            let (first, second) = (
+                key(run(&session, &generate())),
+                key(run(&session, &generate())),
+            );
+            text(run(&session, &wrap(first, second)))
         })
         .collect();
-    assert_eq!(homes, ["one", "two", "one", "two"]);
+    assert_eq!(seats, ["one", "two", "one", "two"]);
 }
 
 #[test]
-fn first_available_is_the_home_of_all() {
+fn first_available_puts_all_session_objects_on_one_seat() {
     let (one, two) = (Supply::of(|| keeper("one")), Supply::of(|| keeper("two")));
     let options = Options {
         policy: Policy::FirstAvailable,
@@ -135,9 +138,12 @@ fn first_available_is_the_home_of_all() {
     };
     let pool = pool(options, vec![one.seat("one"), two.seat("two")]);
     for _ in 0..3 {
-        let guest = Guest::new(Arc::clone(&pool));
-        let (first, second) = (key(run(&guest, &generate())), key(run(&guest, &generate())));
-        assert_eq!(text(run(&guest, &wrap(first, second))), "one");
+        let session = ClientSession::new(Arc::clone(&pool));
+        let (first, second) = (
+            key(run(&session, &generate())),
+            key(run(&session, &generate())),
+        );
+        assert_eq!(text(run(&session, &wrap(first, second))), "one");
     }
 }
 
@@ -153,13 +159,13 @@ fn keys_asked_for_at_once_live_together_also_while_nobody_is_there() {
     };
     let (one, two) = (gated("one"), gated("two"));
     let pool = pool(in_turns(), vec![one.seat("one"), two.seat("two")]);
-    let guest = Guest::new(Arc::clone(&pool));
+    let session = ClientSession::new(Arc::clone(&pool));
     let closed = gate.lock();
     for name in ["one", "two"] {
         pool.park(name, "for a moment").unwrap();
         pool.resume(name).unwrap();
     }
-    let ask = |_| submit_to(&guest, generate(), in_seconds(60));
+    let ask = |_| submit_to(&session, generate(), in_seconds(60));
     let asked: Vec<_> = (0..20).map(ask).collect();
     drop(closed);
     let keys = asked.into_iter().map(|made| key(made.recv().unwrap()));
@@ -168,13 +174,13 @@ fn keys_asked_for_at_once_live_together_also_while_nobody_is_there() {
 }
 
 #[test]
-fn a_home_that_dies_takes_its_keys_and_another_one_is_found() {
+fn a_seat_that_dies_takes_its_session_keys_and_another_one_is_chosen() {
     let (one, pool) = two();
-    let guest = Guest::new(Arc::clone(&pool));
-    let lost = key(run(&guest, &generate()));
+    let session = ClientSession::new(Arc::clone(&pool));
+    let lost = key(run(&session, &generate()));
     one.last().lose("the worker died");
-    let new = key(run(&guest, &generate()));
-    let error = run(&guest, &wrap(lost, new)).unwrap_err();
+    let new = key(run(&session, &generate()));
+    let error = run(&session, &wrap(lost, new)).unwrap_err();
     assert_eq!(error.kind(), Kind::UnknownObject);
     assert!(
         error.to_string().contains("session object is gone"),
@@ -183,28 +189,28 @@ fn a_home_that_dies_takes_its_keys_and_another_one_is_found() {
     eventually("the first seat is connected again", || {
         pool.status().seats[0].state == SeatState::InService && one.connections() == 2
     });
-    let newer = key(run(&guest, &generate()));
-    assert_eq!(newer.owner, new.owner, "the guest stays where it went");
-    run(&guest, &wrap(new, newer)).unwrap();
+    let newer = key(run(&session, &generate()));
+    assert_eq!(newer.owner, new.owner, "the session stays where it went");
+    run(&session, &wrap(new, newer)).unwrap();
 }
 
 #[test]
-fn what_the_home_cannot_do_is_done_elsewhere() {
+fn what_the_chosen_seat_cannot_do_is_done_elsewhere() {
     let limited = Supply::of(|| {
         let only = |info: &mut TokenInfo| info.mechanisms.retain(|m| m.kind == ck::CKM_AES_KEY_GEN);
         keeper("poor").info(only)
     });
     let able = Supply::of(|| keeper("rich").objects(vec![thing("of the rich")]));
     let pool = pool(in_turns(), vec![limited.seat("poor"), able.seat("rich")]);
-    let guest = Guest::new(Arc::clone(&pool));
+    let session = ClientSession::new(Arc::clone(&pool));
     let create = |near| {
         let template = Attributes::default();
-        key(run(&guest, &Operation::Create { template, near })).owner
+        key(run(&session, &Operation::Create { template, near })).owner
     };
-    let home = key(run(&guest, &generate())).owner;
-    let elsewhere = key(run(&guest, &generate_by(ck::CKM_GENERIC_SECRET_KEY_GEN)));
-    assert_ne!(elsewhere.owner, home);
-    assert_eq!(create(None), home, "the guest does not move");
+    let seat = key(run(&session, &generate())).owner;
+    let elsewhere = key(run(&session, &generate_by(ck::CKM_GENERIC_SECRET_KEY_GEN)));
+    assert_ne!(elsewhere.owner, seat);
+    assert_eq!(create(None), seat, "the session does not move");
     let near = thing("of the rich").id.into();
     for near in [ObjectRef::Session(elsewhere), near] {
         assert_eq!(create(Some(near)), elsewhere.owner);
@@ -214,9 +220,9 @@ fn what_the_home_cannot_do_is_done_elsewhere() {
 #[test]
 fn keys_that_want_a_pin_for_each_use_are_refused_before_any_member_is_asked() {
     let (_, pool) = two();
-    let guest = Guest::new(Arc::clone(&pool));
+    let session = ClientSession::new(Arc::clone(&pool));
     let always = || Attributes::default().with_flag(ck::CKA_ALWAYS_AUTHENTICATE, true);
-    let base = key(run(&guest, &generate()));
+    let base = key(run(&session, &generate()));
     let object = ObjectRef::Session(base);
     let mechanism = || Mechanism::plain(ck::CKM_AES_KEY_GEN);
     let asked = [
@@ -258,8 +264,8 @@ fn keys_that_want_a_pin_for_each_use_are_refused_before_any_member_is_asked() {
         },
     ];
     for operation in asked {
-        let submitted = submit_to(&guest, operation.clone(), in_seconds(60));
-        for refused in [run(&guest, &operation), submitted.recv().unwrap()] {
+        let submitted = submit_to(&session, operation.clone(), in_seconds(60));
+        for refused in [run(&session, &operation), submitted.recv().unwrap()] {
             let refused = refused.unwrap_err();
             assert_eq!(refused.scope(), Scope::Request, "{refused}");
             assert_eq!(refused.to_rv(), ck::CKR_TEMPLATE_INCONSISTENT, "{refused}");
@@ -273,5 +279,5 @@ fn keys_that_want_a_pin_for_each_use_are_refused_before_any_member_is_asked() {
         mechanism: mechanism(),
         template: not,
     };
-    run(&guest, &usual).unwrap();
+    run(&session, &usual).unwrap();
 }
