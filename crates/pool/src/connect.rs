@@ -75,7 +75,7 @@ impl Core {
         };
         let record = &connection.record;
         tracing::info!(seat = %record.name, serial = %connection.info.serial, "in service");
-        self.mind(record);
+        self.watch_member(record);
         self.watch(connection);
         self.hurry_proofs();
         self.moved();

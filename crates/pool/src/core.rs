@@ -15,7 +15,6 @@ use crate::catalogue::Catalogue;
 use crate::client_session::Affinity;
 use crate::direct::Lines;
 use crate::job::{Attempt, Lane, Work};
-use crate::minder::Minders;
 use crate::need::{Need, Route};
 use crate::proof::{Answers, Turns, Wanted};
 use crate::record::{Connection, Record};
@@ -23,6 +22,7 @@ use crate::registry::Registry;
 use crate::scheduler::{Refused, Scheduler, Term, Ticket};
 use crate::seatset::SeatSet;
 use crate::session_keys::LargeSessionKeys;
+use crate::watcher::MemberWatchers;
 
 /// Locks are taken in this order, and none is held while a token or a caller is called:
 /// a seat's life, registry, scheduler, an affinity, a seat's last error.
@@ -54,7 +54,7 @@ pub(crate) struct Core {
     /// Session keys of applications.
     pub large_session_keys: LargeSessionKeys,
     /// Who looks after the members.
-    pub minders: Minders,
+    pub watchers: MemberWatchers,
     /// Connections of programs that workers serve themselves.
     pub lines: Lines,
     connections: AtomicU64,
@@ -100,7 +100,7 @@ impl Core {
                 .map_or_else(Answers::default, Answers::of_file),
             affinities: Mutex::default(),
             large_session_keys: LargeSessionKeys::default(),
-            minders: Minders::default(),
+            watchers: MemberWatchers::default(),
             lines: Lines::default(),
             connections: AtomicU64::new(0),
             options,

@@ -24,7 +24,6 @@ mod keeper;
 mod life;
 mod mechanisms;
 mod member;
-mod minder;
 mod need;
 mod options;
 mod owner;
@@ -41,6 +40,7 @@ mod slots;
 mod status;
 mod stock;
 mod traffic;
+mod watcher;
 
 pub use catalogue::{
     BROKER_MARK, BROKER_ROLE, Catalogue, Entries, Entry, HIDDEN_LABEL, Replica, ReplicaState,

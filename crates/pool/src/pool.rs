@@ -227,7 +227,7 @@ impl Pool {
         }
         self.core.alarm.now();
         self.core.moved();
-        self.core.stop_minding();
+        self.core.stop_watching();
     }
 
     /// Gives new seats their place.

@@ -9,8 +9,8 @@ use hsmux_token::fake::Builder;
 use hsmux_token::sync::Mutex;
 
 use crate::client_sessions::generate;
-use crate::minded::{ALL, Member, be_known, pace, replaced, slow_down};
 use crate::vault::*;
+use crate::watched_member::{ALL, Member, be_known, pace, replaced, slow_down};
 
 /// A client session whose session objects live on the first seat.
 fn session_on_first_seat(pool: &Arc<Pool>) -> ClientSession {

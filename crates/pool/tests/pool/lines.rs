@@ -14,8 +14,8 @@ use hsmux_wire::{
     Reply, SPOKEN, Service, decode,
 };
 
-use crate::minded::{ALL, Member, be_known, pace, replaced, slow_down};
 use crate::vault::*;
+use crate::watched_member::{ALL, Member, be_known, pace, replaced, slow_down};
 
 /// Hands over every connection that asks for it.
 struct Door(Arc<Pool>);

@@ -1,4 +1,4 @@
-//! A worker beside a fresh one: the same work, in turns, while nobody else asks anything of them.
+//! Compares a worker with a fresh one: both do the same work in turns, and get no other requests.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,37 +8,36 @@ use hsmux_token::{Operation, Result, Work};
 use crate::core::Core;
 use crate::record::Connection;
 
-/// How often each does the work: enough for its pace to be of this work alone.
+/// The most runs of each side. After so many the moving average of the pace has this work only.
 const TIMES: u32 = 32;
 
-/// Slow work is done for this long, but so often at least.
+/// The longest time of a comparison, and the fewest runs.
 const AT_MOST: Duration = Duration::from_millis(20);
 const ENOUGH: u32 = 8;
 
-/// How long what runs on a worker may take to end before it is compared.
+/// The longest wait until nothing runs on the old worker.
 const QUIET_WITHIN: Duration = Duration::from_secs(1);
 
-/// The fresh one is better if it takes less than this of the time.
+/// The fresh worker is better if it takes less than this share of the time.
 const BETTER: f64 = 0.85;
 
 impl Core {
-    /// Whether `fresh` is faster than `old`, which is given nothing else meanwhile; `None` where they
-    /// cannot be compared.
+    /// True if `fresh` is faster than `old`, which gets no requests meanwhile. `None` if they cannot be compared.
     pub(super) fn is_faster(
         self: &Arc<Self>,
         fresh: &Arc<Connection>,
         old: &Arc<Connection>,
         sample: &Operation,
     ) -> Result<Option<bool>> {
-        let _held = Held::new(self, old);
-        // What programs ask of it directly would count against it.
+        let _paused = PausedConnection::new(self, old);
+        // Operations of direct connections would slow it down.
         self.end_lines_of(old.generation);
         if !self.is_quiet(old) {
             return Ok(None);
         }
-        // It measures from the moment on in which it is first asked.
+        // The first call starts the measurement.
         fresh.token.pace();
-        // Once may be by chance.
+        // One win may be chance.
         let first = race(fresh, old, sample)?;
         match first {
             Some(true) => race(fresh, old, sample),
@@ -46,7 +45,7 @@ impl Core {
         }
     }
 
-    /// Waits until nothing runs there.
+    /// Waits until nothing runs on the connection.
     fn is_quiet(&self, connection: &Connection) -> bool {
         let until = Instant::now() + QUIET_WITHIN;
         loop {
@@ -61,7 +60,7 @@ impl Core {
     }
 }
 
-/// Whether the fresh one is faster now.
+/// True if the fresh worker is faster in this comparison.
 fn race(fresh: &Connection, old: &Connection, sample: &Operation) -> Result<Option<bool>> {
     let mut spent = [Duration::ZERO; 2];
     for times in 1..=TIMES {
@@ -72,8 +71,8 @@ fn race(fresh: &Connection, old: &Connection, sample: &Operation) -> Result<Opti
             *spent += begun.elapsed();
         }
         if times >= ENOUGH && spent[0] + spent[1] > AT_MOST {
-            // A millisecond each, beside which the way to a worker is nothing. Their own paces look back further than
-            // on so few.
+            // An operation takes a millisecond, so the time here is exact enough. The paces of the workers average over
+            // more operations than these.
             if spent[0] < spent[1].mul_f64(BETTER) {
                 return Ok(Some(true));
             }
@@ -88,7 +87,7 @@ fn race(fresh: &Connection, old: &Connection, sample: &Operation) -> Result<Opti
     Ok(compared)
 }
 
-/// What a connection says of this kind of work.
+/// The paces that a connection has measured of this kind of work.
 fn paces(connection: &Connection, sample: &Operation) -> Vec<(Work, u64)> {
     let Operation::Use {
         verb,
@@ -110,13 +109,13 @@ fn paces(connection: &Connection, sample: &Operation) -> Vec<(Work, u64)> {
     alike.map(|pace| (pace.work, pace.nanos)).collect()
 }
 
-/// While it lives a connection is given no requests.
-struct Held<'a> {
+/// A connection gets no requests while this lives.
+struct PausedConnection<'a> {
     core: &'a Arc<Core>,
     connection: &'a Arc<Connection>,
 }
 
-impl<'a> Held<'a> {
+impl<'a> PausedConnection<'a> {
     fn new(core: &'a Arc<Core>, connection: &'a Arc<Connection>) -> Self {
         let held = Self { core, connection };
         held.set(true);
@@ -133,7 +132,7 @@ impl<'a> Held<'a> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for PausedConnection<'_> {
     fn drop(&mut self) {
         self.set(false);
     }

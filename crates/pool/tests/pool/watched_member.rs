@@ -103,7 +103,7 @@ impl Connector for Connection {
         Ok(self.0.attempts.load(Ordering::SeqCst) <= grown)
     }
 
-    fn scout(&self) -> Result<Arc<dyn Token>> {
+    fn connect_probe(&self) -> Result<Arc<dyn Token>> {
         let token = (self.0.make)(0).build();
         let seen = self.0.seen.lock();
         if let Some(objects) = &*seen {

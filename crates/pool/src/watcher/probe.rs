@@ -1,4 +1,4 @@
-//! A process that only looks: what others have added to a token or removed from it.
+//! A connection that only looks for what others have added to a token or removed from it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,44 +11,44 @@ use crate::life::pin_refused;
 use crate::record::{Connection, back_off};
 use crate::stock::Reading;
 
-/// Between two looks: what others change is to be known within a second.
+/// The pause between two looks: changes of others are found within a second.
 const REST: (Duration, Duration) = (Duration::from_millis(250), Duration::from_millis(700));
 
-/// So many times as long as a look takes rests the scout after it, within these bounds.
+/// The pause is this many times the duration of the look, within the bounds of `REST`.
 const SHARE: u32 = 9;
 
-/// How long a scout looks before a fresh one takes its place, at first and at last. A module may show
-/// what others have changed to new processes only, and no look by handles sees new attributes.
+/// The lifetime of a probe's process, at first and at most. A module may show changes of others to new processes
+/// only, and a look by handles sees no new attributes.
 const FRESH: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(600));
 
-/// Who looks at one member.
+/// The probe of one member.
 #[derive(Default)]
-pub(super) struct Scout {
+pub(super) struct Probe {
     looking: Option<Looking>,
     failures: u32,
-    /// Not tried again before one of the member's connections is another one: its PIN was refused then.
+    /// The member's connections when the probe's PIN was refused. It tries again only after one of them was replaced.
     refused: Option<Vec<u64>>,
-    /// How long the next one looks.
+    /// The lifetime of the current process.
     good_for: Option<Duration>,
 }
 
 struct Looking {
     token: Arc<dyn Token>,
-    /// What the token holds.
+    /// The token's objects.
     held: HashSet<ObjectId>,
     fresh_at: Instant,
 }
 
-/// What a look has found.
+/// The result of one look.
 pub(super) struct Looked {
-    /// Somebody has changed the token's objects, or we have.
+    /// The token's objects have changed, by others or by this pool.
     pub changed: bool,
     /// How long to rest.
     pub rest: Duration,
 }
 
-impl Scout {
-    /// Whether the token holds a key, as far as it is known.
+impl Probe {
+    /// True if the last look found this key on the token.
     pub fn holds(&self, key: &ObjectId) -> bool {
         let looking = self.looking.as_ref();
         looking.is_some_and(|looking| looking.held.contains(key))
@@ -59,7 +59,7 @@ impl Scout {
         self.looking = None;
     }
 
-    /// Looks once, and tells the seats that serve.
+    /// Looks once, and updates the seats that serve.
     pub fn look(&mut self, core: &Arc<Core>, serving: &[Arc<Connection>]) -> Looked {
         let generations: Vec<_> = serving.iter().map(|c| c.generation).collect();
         if self.refused.as_ref() == Some(&generations) {
@@ -90,7 +90,7 @@ impl Scout {
         }
     }
 
-    /// Whether something has changed.
+    /// True if something has changed.
     fn try_look(&mut self, core: &Arc<Core>, serving: &[Arc<Connection>]) -> Result<bool> {
         let mut changed = false;
         if let Some(looking) = &mut self.looking {
@@ -104,7 +104,7 @@ impl Scout {
                     .extend(seen.made.iter().map(|object| object.id));
                 for (connection, reading) in serving.iter().zip(readings) {
                     let_it_look(connection);
-                    // One that has left meanwhile reads everything when it returns.
+                    // A connection that has ended meanwhile reads everything when it returns.
                     let _ = core.learn(connection, reading, &seen);
                 }
             }
@@ -116,12 +116,12 @@ impl Scout {
         Ok(changed)
     }
 
-    /// A fresh process reads everything.
+    /// Starts a fresh process, which reads everything.
     fn begin_anew(&mut self, core: &Arc<Core>, serving: &[Arc<Connection>]) -> Result<()> {
         let first = &serving[0];
         let readings = readings(core, serving);
         let begun = Instant::now();
-        let token = first.record.seat.connector.scout()?;
+        let token = first.record.seat.connector.connect_probe()?;
         if token.info().serial != first.info.serial {
             let message = "another token is in its place";
             return Err(Error::token(Kind::Environment, message));
@@ -155,17 +155,17 @@ impl Scout {
     }
 }
 
-/// Has a connection that serves read what others have added, before it is asked for it: it would do that within
-/// the first request, and others stand behind that one for as long. One after the other, so that a member's
-/// other connections serve meanwhile. Another host does this by itself.
+/// Has a serving connection read what others have added, before a request needs it. Otherwise the first request
+/// would do that, and others would wait behind it. The connections do this one after the other, so the member's
+/// other connections serve meanwhile. Another host does it by itself.
 fn let_it_look(connection: &Connection) {
     if !connection.record.seat.connector.remote() {
-        // What it has not seen it looks for when it is asked.
+        // If this fails, the connection looks again when a request needs the key.
         let _ = connection.token.look();
     }
 }
 
-/// From now on, what is amended is newer than what is read or seen.
+/// From now on, amendments are newer than what is read or seen.
 fn readings<'a>(core: &'a Core, serving: &[Arc<Connection>]) -> Vec<Reading<'a>> {
     serving.iter().map(|c| core.reading(&c.record)).collect()
 }

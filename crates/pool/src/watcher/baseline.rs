@@ -1,4 +1,4 @@
-//! How fast the work of a member is when it is fast, and who is slower.
+//! How fast a member does its work at best, and which connections are slower.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use hsmux_token::{ObjectId, Pace, Work, entry};
 
-/// Slower than the best by a quarter, and by as many nanoseconds, looks like trouble: whether it is one
-/// is found out by comparing with a fresh worker.
+/// Work is slow if it takes a quarter and this many nanoseconds longer than the best. A comparison with a fresh worker
+/// then decides.
 const FLOOR: u64 = 4_000;
 
-/// In so many looks in a row.
+/// The number of looks in a row in which work has to be slow.
 const PERSISTENT: u32 = 2;
 
-/// The best of each kind of work on one member, and what each of its connections did last.
+/// The best time of each kind of work on one member, and the last state of each of its connections.
 #[derive(Default)]
 pub(super) struct Baselines {
     best: HashMap<Work, u64>,
@@ -29,15 +29,15 @@ struct Last {
     slow: u32,
 }
 
-/// What is slow.
+/// Work that is slow.
 #[derive(Clone, Debug)]
 pub(super) struct Slow {
     pub work: Work,
-    /// A key with which it was done.
+    /// A key of this work.
     pub key: ObjectId,
-    /// What it takes now.
+    /// Its duration now.
     pub now: Duration,
-    /// What it takes when it is fast.
+    /// Its duration at best.
     pub best: Duration,
 }
 
@@ -48,7 +48,7 @@ impl Baselines {
             .retain(|generation, _| generations.contains(generation));
     }
 
-    /// Takes over what a connection has measured: what is slow there, look after look.
+    /// Adds the measurements of a connection. Answers the slowest work that has been slow in several looks.
     pub fn judge(&mut self, generation: u64, paces: &[Pace]) -> Option<Slow> {
         let seen = self.seen.entry(generation).or_default();
         let mut slowest: Option<Slow> = None;
@@ -75,7 +75,7 @@ impl Baselines {
         slowest
     }
 
-    /// It is as fast as it can be now: the machine is another one, or has other things to do.
+    /// A fresh worker is no faster, so this is the best from now on: the machine has changed, or is busy.
     pub fn accept(&mut self, slow: &Slow) {
         self.best.insert(slow.work, slow.now.as_nanos() as u64);
         for seen in self.seen.values_mut() {
@@ -113,10 +113,10 @@ mod tests {
     }
 
     #[test]
-    fn slow_is_who_stays_slower_than_the_best_of_the_member() {
+    fn a_connection_is_slow_if_it_stays_slower_than_the_best_of_the_member() {
         let mut baselines = Baselines::default();
         assert!(baselines.judge(1, &pace(20, 32)).is_none());
-        // Once is no trouble, and neither is a worker that has done nothing since.
+        // Slow in one look, or no work since, is no trouble.
         assert!(baselines.judge(1, &pace(60, 64)).is_none());
         assert!(baselines.judge(1, &pace(60, 64)).is_none());
         assert!(baselines.judge(1, &pace(22, 96)).is_none());
@@ -124,13 +124,13 @@ mod tests {
         let slow = baselines.judge(1, &pace(60, 160)).expect("slow");
         assert_eq!(slow.best, Duration::from_micros(20));
         assert!(slow.to_string().contains("60 us"), "{slow}");
-        // One that was never fast is measured by what others have been.
+        // A connection that was never fast is compared with the best of the others.
         assert!(baselines.judge(2, &pace(60, 32)).is_none());
         assert!(baselines.judge(2, &pace(60, 64)).is_some());
     }
 
     #[test]
-    fn what_is_no_trouble_is_the_new_measure() {
+    fn an_accepted_duration_is_the_new_best() {
         let mut baselines = Baselines::default();
         baselines.judge(1, &pace(20, 32));
         baselines.judge(1, &pace(60, 64));

@@ -1,5 +1,5 @@
-//! A connection that is replaced while it serves: the fresh one logs in and proves itself first, then it
-//! takes over, and the old one finishes what it runs.
+//! Replaces a connection while it serves. The fresh connection logs in and proves its keys, then it takes over. The old
+//! connection finishes what it runs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl fmt::Display for Reason {
 }
 
 impl Core {
-    /// Replaces a connection; `false` if a fresh one is no better.
+    /// Replaces a connection. `false` if a fresh one is no better.
     pub(super) fn replace(
         self: &Arc<Self>,
         old: &Arc<Connection>,
@@ -70,7 +70,7 @@ impl Core {
         Ok(())
     }
 
-    /// What the fresh connection holds, if it is better than the old one.
+    /// The objects of the fresh connection, if it is better than the old one.
     fn is_worth_it(
         self: &Arc<Self>,
         fresh: &Arc<Connection>,
@@ -128,9 +128,9 @@ impl Core {
         if !life.serves_by(old) {
             return Err(Error::lost("the worker has ended meanwhile"));
         }
-        // Somebody may have moved in meanwhile.
+        // A client may have made a session object meanwhile.
         self.has_no_session_objects(old)?;
-        // What has proved itself goes on serving: it is the same token, and the worker holds the key.
+        // Proved keys go on serving: it is the same token, and the fresh worker holds the key.
         let (unproved, aftermath) =
             self.edit(|registry| reading.install(registry, &fresh.holder(), snapshot, false));
         life.connection = Some(Arc::clone(fresh));
@@ -158,13 +158,12 @@ impl Core {
                 core.prove(connection, &unproved);
             });
         }
-        self.let_go(old);
+        self.wait_until_drained(old);
         Ok(())
     }
 
-    /// Waits until nothing runs on a connection in whose place another one serves: its process ends with
-    /// the last who knows it.
-    fn let_go(&self, old: &Connection) {
+    /// Waits until nothing runs on a replaced connection. Its process ends with the last reference to it.
+    fn wait_until_drained(&self, old: &Connection) {
         let until = Instant::now() + old.record.seat.timeout;
         while self.scheduler.lock().is_leaving(old.generation) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));

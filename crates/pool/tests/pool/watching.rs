@@ -9,8 +9,8 @@ use hsmux_token::fake::FakeToken;
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, Operation, Outcome, Result, Token};
 
-use crate::minded::{ALL, Member, be_known, pace, replaced, slow_down};
 use crate::vault::*;
+use crate::watched_member::{ALL, Member, be_known, pace, replaced, slow_down};
 
 fn shown(pool: &Pool, key: Key) -> bool {
     pool.catalogue().get(&key.id()).is_some()

@@ -1,14 +1,14 @@
-//! Looking after members while they serve: keys that others add or remove are found, and workers that have
-//! become slow or blind are replaced by fresh ones.
+//! Watches members while they serve. Finds keys that others add or remove, and replaces workers that have become
+//! slow or blind.
 //!
-//! A member that wants it ([`crate::Care`]) has a thread for that, which sleeps most of the time. What it
-//! does it does beside the connections that serve: it looks at the token through a process of its own.
+//! A member that wants it ([`crate::Care`]) has a thread for this, which sleeps most of the time. The thread looks
+//! at the token through a process of its own, beside the connections that serve.
 
 mod baseline;
 mod compare;
+mod probe;
 mod replace;
-mod scout;
-mod spare;
+mod replacement_budget;
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -22,93 +22,93 @@ use crate::core::Core;
 use crate::panics::one_round;
 use crate::record::{Connection, Record, State};
 use baseline::Baselines;
+use probe::Probe;
 use replace::Reason;
-use scout::Scout;
-use spare::Allowance;
+use replacement_budget::ReplacementBudget;
 
-/// Between two looks at a member that does not serve, or that nobody is to look at.
+/// The pause between two rounds of a member that does not serve, or that is not looked at.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Before the next look, where a connection was replaced.
+/// The pause after a connection was replaced.
 const SOON: Duration = Duration::from_millis(50);
 
-/// All minders of a pool, by member.
+/// All watchers of a pool, by member.
 #[derive(Default)]
-pub(crate) struct Minders(Mutex<HashMap<Arc<str>, Arc<Minder>>>);
+pub(crate) struct MemberWatchers(Mutex<HashMap<Arc<str>, Arc<MemberWatcher>>>);
 
-/// Who looks after one member.
-struct Minder {
+/// Watches one member.
+struct MemberWatcher {
     member: Arc<str>,
-    missed: Mutex<Missed>,
+    missed: Mutex<MissedKeys>,
     woken: Condvar,
 }
 
-/// What is to be looked at at once.
+/// What wakes the watcher.
 #[derive(Default)]
-struct Missed {
+struct MissedKeys {
     now: bool,
-    /// Keys that a connection, by its generation, has said that it does not hold.
+    /// Keys that a connection does not find, with the connection's generation.
     keys: Vec<(u64, ObjectId)>,
 }
 
-/// More than this is not remembered: it is one and the same trouble.
+/// The most missed keys that are remembered: more of them have the same cause.
 const MISSED: usize = 64;
 
 impl Core {
-    /// Has this seat's member looked after from now on, if it wants that.
-    pub fn mind(self: &Arc<Self>, record: &Record) {
+    /// Watches this seat's member from now on, if it wants that.
+    pub fn watch_member(self: &Arc<Self>, record: &Record) {
         let care = record.seat.connector.care();
         if !self.options.threads || !(care.look || care.replace) {
             return;
         }
-        let mut minders = self.minders.0.lock();
-        if minders.contains_key(&record.member) {
+        let mut watchers = self.watchers.0.lock();
+        if watchers.contains_key(&record.member) {
             return;
         }
-        let minder = Arc::new(Minder {
+        let watcher = Arc::new(MemberWatcher {
             member: Arc::clone(&record.member),
             missed: Mutex::default(),
             woken: Condvar::new(),
         });
         let pool = Arc::downgrade(self);
-        let minding = Arc::clone(&minder);
-        let thread = std::thread::Builder::new().name(format!("hsmux-minds-{}", record.member));
-        match thread.spawn(move || minding.run(&pool)) {
+        let watching = Arc::clone(&watcher);
+        let thread = std::thread::Builder::new().name(format!("hsmux-watch-{}", record.member));
+        match thread.spawn(move || watching.run(&pool)) {
             Ok(_) => {
-                minders.insert(Arc::clone(&record.member), minder);
+                watchers.insert(Arc::clone(&record.member), watcher);
             }
             Err(error) => {
-                tracing::error!(member = %record.member, "no thread to look after it: {error}");
+                tracing::error!(member = %record.member, "no thread to watch it: {error}");
             }
         }
     }
 
-    /// A connection does not hold a key that it was thought to hold: it is gone, or the connection's
-    /// module has not seen it.
+    /// A connection does not hold a key that the catalogue has there. The key is gone, or the connection's module has
+    /// not seen it.
     pub fn missed(&self, connection: &Connection, key: ObjectId) {
-        let minder = self
-            .minders
+        let watcher = self
+            .watchers
             .0
             .lock()
             .get(&connection.record.member)
             .cloned();
-        if let Some(minder) = minder {
-            minder.wake(Some((connection.generation, key)));
+        if let Some(watcher) = watcher {
+            watcher.wake(Some((connection.generation, key)));
         }
     }
 
-    /// Nobody is looked after any longer.
-    pub fn stop_minding(&self) {
-        let minders = std::mem::take(&mut *self.minders.0.lock());
-        for minder in minders.into_values() {
-            minder.wake(None);
+    /// Ends all watchers.
+    pub fn stop_watching(&self) {
+        let watchers = std::mem::take(&mut *self.watchers.0.lock());
+        for watcher in watchers.into_values() {
+            watcher.wake(None);
         }
     }
 }
 
-impl Minder {
+impl MemberWatcher {
     fn run(&self, core: &Weak<Core>) {
-        let mut round = Round::default();
+        let mut state = WatchState::default();
         loop {
             let Some(core) = core.upgrade() else { return };
             if core.stopping.load(Ordering::Acquire) {
@@ -116,20 +116,20 @@ impl Minder {
             }
             let records = self.records(&core);
             if records.is_empty() {
-                // Whoever adds a seat of the member now waits for the lock, and has it minded again.
-                let mut minders = core.minders.0.lock();
+                // A thread that adds a seat of the member now waits for the lock, and starts a new watcher.
+                let mut watchers = core.watchers.0.lock();
                 if self.records(&core).is_empty() {
-                    minders.remove(&self.member);
+                    watchers.remove(&self.member);
                     return;
                 }
             }
             let missed = std::mem::take(&mut *self.missed.lock());
-            let rest = one_round("the minder", || round.go(&core, &records, missed.keys));
+            let rest = one_round("the watcher", || state.go(&core, &records, missed.keys));
             drop((records, core));
             match rest {
                 Some(rest) => self.rest(rest),
-                // What it knew may be half of it.
-                None => round = Round::default(),
+                // The panic may have left the state incomplete.
+                None => state = WatchState::default(),
             }
         }
     }
@@ -157,18 +157,18 @@ impl Minder {
     }
 }
 
-/// What a minder knows from one round to the next.
+/// What a watcher keeps from one round to the next.
 #[derive(Default)]
-struct Round {
-    scout: Scout,
+struct WatchState {
+    probe: Probe,
     baselines: Baselines,
-    allowance: Allowance,
-    /// Keys that a connection, by its generation, does not find.
+    budget: ReplacementBudget,
+    /// Keys that a connection does not find, with the connection's generation.
     missed: Vec<(u64, ObjectId)>,
 }
 
-impl Round {
-    /// Looks at everything once; answers how long to rest.
+impl WatchState {
+    /// One round. Answers how long to rest.
     fn go(
         &mut self,
         core: &Arc<Core>,
@@ -181,7 +181,7 @@ impl Round {
             .collect();
         let Some(first) = serving.first() else {
             // The token may be needed elsewhere, or be gone.
-            self.scout.dismiss();
+            self.probe.dismiss();
             return IDLE;
         };
         let wanted = first.record.seat.connector.care();
@@ -189,32 +189,32 @@ impl Round {
             return IDLE;
         }
         let mut rest = IDLE;
-        if wanted.look && self.allowance.is_free() && outgrown(first) {
+        if wanted.look && self.budget.is_free() && outgrown(first) {
             self.replace(core, first, &Reason::Outgrown);
-            // The old one ends when nobody looks through it.
-            self.scout.dismiss();
+            // The old worker ends when the probe no longer uses it.
+            self.probe.dismiss();
             return SOON;
         }
         if wanted.look {
-            let looked = self.scout.look(core, &serving);
+            let looked = self.probe.look(core, &serving);
             rest = looked.rest;
             if looked.changed {
-                self.allowance.keys_have_changed();
+                self.budget.keys_have_changed();
             }
         }
         if wanted.replace {
             self.missed.extend(missed);
             let trouble = self.trouble(core, &serving);
-            if let Some((connection, reason)) = trouble.filter(|_| self.allowance.is_free()) {
+            if let Some((connection, reason)) = trouble.filter(|_| self.budget.is_free()) {
                 self.replace(core, connection, &reason);
-                // Another one may be in the same trouble.
+                // Another connection may have the same trouble.
                 rest = rest.min(SOON);
             }
         }
         rest
     }
 
-    /// The first that is not as it should be.
+    /// The first connection that is blind or slow.
     fn trouble<'a>(
         &mut self,
         core: &Core,
@@ -222,7 +222,7 @@ impl Round {
     ) -> Option<(&'a Arc<Connection>, Reason)> {
         let by = |generation| serving.iter().find(|c| c.generation == generation);
         self.missed
-            .retain(|(generation, key)| by(*generation).is_some() && self.scout.holds(key));
+            .retain(|(generation, key)| by(*generation).is_some() && self.probe.holds(key));
         // A connection with session objects is not replaced, and the others do not wait for it.
         let mut missed = self.missed.iter();
         let blind = missed.find(|(generation, _)| !core.may_hold_session_objects(*generation));
@@ -244,11 +244,11 @@ impl Round {
         let seat = &old.record.name;
         match core.replace(old, reason) {
             Ok(true) => {
-                self.allowance.spent_well();
+                self.budget.replaced_well();
                 tracing::warn!(%seat, "{reason}: a fresh worker serves in its place");
             }
             Ok(false) => {
-                self.allowance.spent_in_vain();
+                self.budget.replaced_in_vain();
                 match reason {
                     Reason::Slow(slow) => self.baselines.accept(slow),
                     Reason::Blind(key) => self.missed.retain(|(_, missed)| missed != key),
@@ -257,14 +257,14 @@ impl Round {
                 tracing::info!(%seat, "{reason}, and a fresh worker is no better: it stays");
             }
             Err(error) => {
-                self.allowance.spent_in_vain();
+                self.budget.replaced_in_vain();
                 tracing::warn!(%seat, "{reason}, and was not replaced: {error}");
             }
         }
     }
 }
 
-/// Whether the token can do other things than when it was connected. That it cannot be asked is told elsewhere.
+/// True if the token can do other things than when it was connected. A failure to ask is reported elsewhere.
 fn outgrown(connection: &Connection) -> bool {
     connection.record.seat.connector.outgrown().unwrap_or(false)
 }

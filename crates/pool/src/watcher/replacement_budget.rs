@@ -1,33 +1,32 @@
-//! How often workers may be replaced: enough for every change of keys that makes them slow, and never a
-//! storm.
+//! How often workers may be replaced: enough for every change of keys that makes them slow, and no storm.
 
 use std::time::{Duration, Instant};
 
-/// So many may be replaced in a row.
+/// The most replacements in a row.
 const IN_A_ROW: u32 = 20;
 
-/// One more for each of these.
+/// The time after which one more is allowed.
 const EACH: Duration = Duration::from_secs(3);
 
-/// The rest after one that was in vain, doubled each time.
+/// The pause after a replacement in vain, doubled each time.
 const IN_VAIN: Duration = Duration::from_secs(5);
 
-/// A change of the keys makes the rest so short, unless it was in vain so often.
+/// A change of keys shortens the pause to this, unless more than `OFTEN` replacements in a row were in vain.
 const SOON: Duration = Duration::from_secs(1);
 const OFTEN: u32 = 5;
 
-/// The longest rest.
+/// The longest pause.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// What is left to spend on fresh workers of one member.
-pub(super) struct Allowance {
+/// The replacements that one member may have.
+pub(super) struct ReplacementBudget {
     spent: u32,
     since: Instant,
     in_vain: u32,
     not_before: Option<Instant>,
 }
 
-impl Default for Allowance {
+impl Default for ReplacementBudget {
     fn default() -> Self {
         Self {
             spent: 0,
@@ -38,8 +37,8 @@ impl Default for Allowance {
     }
 }
 
-impl Allowance {
-    /// Whether one may be replaced now.
+impl ReplacementBudget {
+    /// True if a worker may be replaced now.
     pub fn is_free(&mut self) -> bool {
         self.is_free_at(Instant::now())
     }
@@ -52,18 +51,18 @@ impl Allowance {
         self.spent < IN_A_ROW && self.not_before.is_none_or(|at| at <= now)
     }
 
-    /// One was replaced, and it was good that it was.
-    pub fn spent_well(&mut self) {
+    /// A worker was replaced by a better one.
+    pub fn replaced_well(&mut self) {
         self.spent += 1;
         self.in_vain = 0;
     }
 
-    /// It was tried, and nothing is better than before.
-    pub fn spent_in_vain(&mut self) {
+    /// A fresh worker was no better, or did not start.
+    pub fn replaced_in_vain(&mut self) {
         self.in_vain_at(Instant::now());
     }
 
-    /// The keys have changed: what was in vain may not be so any longer.
+    /// The keys have changed, so the next replacement may help.
     pub fn keys_have_changed(&mut self) {
         if self.in_vain <= OFTEN {
             let soon = Instant::now() + SOON;
@@ -84,14 +83,14 @@ mod tests {
 
     #[test]
     fn there_is_no_storm() {
-        let mut allowance = Allowance::default();
-        let start = allowance.since;
+        let mut budget = ReplacementBudget::default();
+        let start = budget.since;
         let hour = Duration::from_secs(3600);
         let mut replaced = 0;
         let mut now = start;
         while now < start + hour {
-            if allowance.is_free_at(now) {
-                allowance.spent_well();
+            if budget.is_free_at(now) {
+                budget.replaced_well();
                 replaced += 1;
             }
             now += Duration::from_millis(250);
@@ -100,14 +99,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_vain_is_tried_less_and_less() {
-        let mut allowance = Allowance::default();
-        let start = allowance.since;
+    fn replacements_in_vain_are_tried_less_and_less() {
+        let mut budget = ReplacementBudget::default();
+        let start = budget.since;
         let mut tried = Vec::new();
         let mut now = start;
         while now < start + Duration::from_secs(3600) {
-            if allowance.is_free_at(now) {
-                allowance.in_vain_at(now);
+            if budget.is_free_at(now) {
+                budget.in_vain_at(now);
                 tried.push((now - start).as_secs());
             }
             now += Duration::from_secs(1);
