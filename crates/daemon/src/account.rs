@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hsmux_audit::Event;
-use hsmux_pool::{Catalogue, Course};
+use hsmux_pool::{Catalogue, RequestTiming};
 use hsmux_token::{Class, Error, Object, ObjectRef, Operation, Outcome, Result, ck, rv_name};
 use hsmux_traces::{Trace, word};
 
@@ -85,11 +85,11 @@ impl Account {
     }
 
     /// The pool is given it: where that writes down how it goes.
-    pub fn course(&mut self, operation: &Operation) -> Option<Arc<Course>> {
+    pub fn timing(&mut self, operation: &Operation) -> Option<Arc<RequestTiming>> {
         let traced = self.traced.as_mut()?;
         let trace = Arc::clone(&traced.trace);
         let begun = hsmux_traces::OperationSpans::begin(trace, operation);
-        Some(traced.operation.insert(begun).course())
+        Some(traced.operation.insert(begun).timing())
     }
 
     /// It has its answer. A change that fails may cost as little as one that is denied.

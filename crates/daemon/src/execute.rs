@@ -62,13 +62,13 @@ pub fn execute(session: &Arc<Session>, items: Vec<Item>, answer: Answerer) {
         {
             session.application.grow(object, template.bytes());
         }
-        let course = account.course(&operation);
+        let timing = account.timing(&operation);
         let request = Request {
             deadline: now + Duration::from_micros(remaining_us).min(longest),
             done: done(session, &gather, index, &operation, account, reserved),
             operation,
         };
-        batch.push((request, course));
+        batch.push((request, timing));
     }
     if !batch.is_empty() {
         session.connection.submit(batch);

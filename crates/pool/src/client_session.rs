@@ -8,10 +8,10 @@ use hsmux_token::sync::Mutex;
 use hsmux_token::{Batch, Operation, Outcome, Request, Result, Snapshot, Token, TokenInfo};
 
 use crate::catalogue::Catalogue;
-use crate::claim::Asker;
+use crate::claim::Requester;
 use crate::core::Core;
-use crate::course::Course;
 use crate::need::Route;
+use crate::request_timing::RequestTiming;
 use crate::seatset::SeatSet;
 use crate::{Owner, Policy, Pool};
 
@@ -30,7 +30,7 @@ pub struct ClientSession {
 pub struct ClientConnection {
     pool: Arc<Pool>,
     affinity: Arc<Affinity>,
-    asker: Arc<Asker>,
+    requester: Arc<Requester>,
 }
 
 /// The seat on which the session objects of one client session are made.
@@ -84,7 +84,7 @@ impl ClientSession {
         ClientConnection {
             pool: Arc::clone(&self.pool),
             affinity: Arc::clone(&self.affinity),
-            asker: Arc::default(),
+            requester: Arc::default(),
         }
     }
 }
@@ -92,14 +92,14 @@ impl ClientSession {
 impl ClientConnection {
     /// [`Token::submit`] for the session, for as long as the connection lasts. The timing of a request is recorded
     /// if one is given, as by [`Pool::submit_claimed`].
-    pub fn submit(&self, batch: impl IntoIterator<Item = (Request, Option<Arc<Course>>)>) {
+    pub fn submit(&self, batch: impl IntoIterator<Item = (Request, Option<Arc<RequestTiming>>)>) {
         self.pool
-            .submit_at(batch, Some(&self.affinity), Some(&self.asker));
+            .submit_at(batch, Some(&self.affinity), Some(&self.requester));
     }
 
     /// The connection has ended. Its requests that wait for a seat are cancelled. Running requests and changes go on.
     pub fn end(&self) {
-        self.pool.core.forsake(&self.asker);
+        self.pool.core.cancel(&self.requester);
     }
 }
 

@@ -7,10 +7,10 @@ use std::time::Instant;
 use hsmux_token::{Error, Kind, ObjectId, Snapshot};
 
 use crate::core::Core;
+use crate::object_sync::Reading;
 use crate::panics::or_panicked;
 use crate::record::{Connection, Record, Retry, State};
 use crate::scheduler::Capacity;
-use crate::stock::Reading;
 
 impl Core {
     /// Connects a seat that is in [`State::Connecting`], on a thread of its own if there may be one.
@@ -101,7 +101,7 @@ impl Core {
             return None;
         }
         // First what it holds, then that it serves: nobody is told that a key is unknown in between.
-        let (unproved, aftermath) = self.edit(|registry| {
+        let (unproved, update) = self.edit(|registry| {
             registry.unsettled.remove(record.index);
             reading.install(registry, &connection.holder(), snapshot, true)
         });
@@ -119,7 +119,7 @@ impl Core {
         let grants = scheduler.fill(Instant::now());
         drop(scheduler);
         drop(life);
-        self.carry_out(aftermath);
+        self.carry_out(update);
         self.hand_out(grants);
         Some(unproved)
     }

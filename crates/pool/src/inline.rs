@@ -121,7 +121,7 @@ impl Core {
         purpose: Purpose,
     ) -> Result<Outcome> {
         let Lane {
-            place,
+            run_id,
             connection,
             since,
         } = lane;
@@ -148,7 +148,7 @@ impl Core {
                 connection.record.seat.timeout
             )));
         }
-        self.give_back(*place, connection, purpose, result.as_ref().err());
+        self.give_back(*run_id, connection, purpose, result.as_ref().err());
         let outcome = publish(result?, connection.generation);
         self.note_session_keys(operation, &outcome);
         Ok(outcome)

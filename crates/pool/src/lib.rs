@@ -6,7 +6,6 @@
 
 mod alarm;
 mod amendments;
-mod aside;
 mod catalogue;
 mod changes;
 mod claim;
@@ -14,7 +13,6 @@ mod client_session;
 mod connect;
 mod connector;
 mod core;
-mod course;
 mod direct;
 mod dispatch;
 mod failover;
@@ -25,6 +23,7 @@ mod life;
 mod mechanisms;
 mod member;
 mod need;
+mod object_sync;
 mod options;
 mod owner;
 mod panics;
@@ -33,12 +32,13 @@ mod proof;
 mod pulse;
 mod record;
 mod registry;
+mod request_timing;
 mod scheduler;
 mod seatset;
 mod session_keys;
 mod slots;
 mod status;
-mod stock;
+mod tracked_token;
 mod traffic;
 mod watcher;
 
@@ -50,7 +50,6 @@ pub use changes::Changes;
 pub use claim::Claim;
 pub use client_session::{ClientConnection, ClientSession};
 pub use connector::{Care, Connector, Seat};
-pub use course::{Course, Run};
 pub use hsmux_config::Policy;
 pub use hsmux_wire::together;
 pub use member::Member;
@@ -59,7 +58,8 @@ pub use owner::Owner;
 pub use panics::one_round;
 pub use pool::{Holders, Pool, serving_threads};
 pub use pulse::{Beat, Pulse};
-pub use scheduler::{DEEPEST, Room, Spread};
+pub use request_timing::{RequestTiming, SeatRun};
+pub use scheduler::{DEEPEST, KeyCapacity, Spread};
 pub use status::{
     DebtStatus, ObjectStatus, ReplicaStatus, SeatState, SeatStatus, Status, TokenStatus,
 };

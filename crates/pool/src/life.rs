@@ -21,12 +21,12 @@ impl Core {
         }
         record.enter(&mut life, State::Connecting, self.base);
         let turn = life.turn;
-        let ((), aftermath) = self.edit(|registry| {
+        let ((), update) = self.edit(|registry| {
             registry.expected.insert(record.index);
             registry.unsettled.insert(record.index);
         });
         drop(life);
-        self.carry_out(aftermath);
+        self.carry_out(update);
         self.moved();
         self.connect(record, turn);
     }
@@ -42,14 +42,14 @@ impl Core {
         self.rest(record, &mut life, error);
         // It has shown that it cannot show its objects now: nobody waits for them any longer.
         let parked = matches!(life.state, State::Parked(_));
-        let ((), aftermath) = self.edit(|registry| {
+        let ((), update) = self.edit(|registry| {
             registry.unsettled.remove(record.index);
             if parked {
                 registry.expected.remove(record.index);
             }
         });
         drop(life);
-        self.carry_out(aftermath);
+        self.carry_out(update);
         self.moved();
     }
 
@@ -106,14 +106,14 @@ impl Core {
         let orphans = closed.unwrap_or_default();
         let life = record.life.lock();
         let parked = matches!(life.state, State::Parked(_));
-        let ((), aftermath) = self.edit(|registry| {
+        let ((), update) = self.edit(|registry| {
             registry.away(record.index, connection.generation);
             if parked {
                 registry.expected.remove(record.index);
             }
         });
         drop(life);
-        self.carry_out(aftermath);
+        self.carry_out(update);
         connection.token.abort(&error.to_string());
         let lost = if error.ends_connection() {
             error.clone()
@@ -136,12 +136,12 @@ impl Core {
         self.scheduler
             .lock()
             .drain(record.index, connection.generation);
-        let ((), aftermath) = self.edit(|registry| {
+        let ((), update) = self.edit(|registry| {
             registry.away(record.index, connection.generation);
             registry.expected.remove(record.index);
         });
         drop(life);
-        self.carry_out(aftermath);
+        self.carry_out(update);
         self.moved();
     }
 
@@ -155,7 +155,7 @@ impl Core {
         let connection = life.connection.clone();
         let removed = matches!(state, State::Removed);
         record.enter(&mut life, state, self.base);
-        let ((), aftermath) = self.edit(|registry| {
+        let ((), update) = self.edit(|registry| {
             registry.expected.remove(record.index);
             registry.unsettled.remove(record.index);
             if removed {
@@ -163,7 +163,7 @@ impl Core {
             }
         });
         drop(life);
-        self.carry_out(aftermath);
+        self.carry_out(update);
         if let Some(connection) = connection {
             self.close(&connection, &Error::lost(reason));
         }

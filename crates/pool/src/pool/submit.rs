@@ -9,12 +9,12 @@ use hsmux_wire::together;
 
 use super::Pool;
 use crate::Owner;
-use crate::claim::{Asker, Claim};
+use crate::claim::{Claim, Requester};
 use crate::client_session::Affinity;
-use crate::course::Course;
 use crate::dispatch::Thread;
 use crate::job::{Ask, Job};
-use crate::scheduler::Room;
+use crate::request_timing::RequestTiming;
+use crate::scheduler::KeyCapacity;
 use crate::seatset::SeatSet;
 
 /// How many threads a service has that calls [`Pool::submit_claimed`] on them: one more than operations run on the
@@ -29,7 +29,7 @@ pub struct Holders(SeatSet);
 
 impl Pool {
     /// [`Token::submit`] of one request, which is given up where the claim is dropped while it waits; changes are
-    /// carried out all the same. Its `course` is written down: of what is given to a seat of its own, and not of
+    /// carried out all the same. Its `timing` is written down: of what is given to a seat of its own, and not of
     /// changes, which reach many.
     ///
     /// Called on one of [`serving_threads`]: work that is shorter than a hand-over to another
@@ -38,11 +38,11 @@ impl Pool {
         &self,
         request: Request,
         owner: Owner,
-        course: Option<Arc<Course>>,
+        timing: Option<Arc<RequestTiming>>,
     ) -> Claim {
         let ask = Ask {
             owner,
-            course,
+            timing,
             thread: Thread::Callers,
             ..Ask::default()
         };
@@ -61,13 +61,13 @@ impl Pool {
     /// How long a use of this key would take that came now, what it waits included, by what the tokens that hold it
     /// have shown lately; `before`: so many come first that their callers keep back. `None`: nothing waits for them,
     /// or nobody knows. Where nothing waits at all it costs a look at a number.
-    pub fn outlook(&self, key: &ObjectId, before: usize) -> Option<Duration> {
+    pub fn wait_estimate(&self, key: &ObjectId, before: usize) -> Option<Duration> {
         if before == 0 && self.core.queued.load(Ordering::Relaxed) == 0 {
             return None;
         }
         let Holders(able) = self.holders(key);
         let scheduler = self.core.scheduler.lock();
-        scheduler.outlook(&able, before, Instant::now())
+        scheduler.wait_estimate(&able, before, Instant::now())
     }
 
     /// Where a key serves now.
@@ -78,23 +78,23 @@ impl Pool {
     }
 
     /// How many uses keep these seats busy: a caller who has more can keep the others back.
-    pub fn room(&self, holders: &Holders) -> Room {
-        self.core.scheduler.lock().room(&holders.0)
+    pub fn key_capacity(&self, holders: &Holders) -> KeyCapacity {
+        self.core.scheduler.lock().key_capacity(&holders.0)
     }
 
     /// [`Token::submit`] for a client session's connection, or for neither.
     pub(crate) fn submit_at(
         &self,
-        batch: impl IntoIterator<Item = (Request, Option<Arc<Course>>)>,
+        batch: impl IntoIterator<Item = (Request, Option<Arc<RequestTiming>>)>,
         affinity: Option<&Arc<Affinity>>,
-        asker: Option<&Arc<Asker>>,
+        requester: Option<&Arc<Requester>>,
     ) {
         let submit = || {
-            for (request, course) in batch {
+            for (request, timing) in batch {
                 let ask = Ask {
                     affinity,
-                    asker,
-                    course,
+                    requester,
+                    timing,
                     ..Ask::default()
                 };
                 self.submit_one(request, ask).keep();

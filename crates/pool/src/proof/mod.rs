@@ -4,14 +4,14 @@
 //! against its public half ([`private`]), a secret key against another member's copy ([`secret`]).
 
 mod answers;
-mod beside;
+mod awaited_keys;
 mod counted;
+mod fresh;
 mod pair;
+mod permits;
 mod private;
 mod secret;
 mod trust;
-mod turns;
-mod wanted;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,10 +29,10 @@ use crate::owner::Cost;
 use crate::record::{Connection, back_off};
 use crate::scheduler::Term;
 pub(crate) use answers::Answers;
+pub(crate) use awaited_keys::AwaitedKeys;
+use awaited_keys::ProofOrder;
 use counted::{counted, is_counted};
-pub(crate) use turns::Turns;
-use wanted::Order;
-pub(crate) use wanted::Wanted;
+pub(crate) use permits::ProofPermits;
 
 /// What a proof found.
 enum Finding {
@@ -72,7 +72,7 @@ impl Core {
         let mut found = Vec::new();
         let mut failed = Vec::new();
         let mut drawn: Option<Instant> = None;
-        for id in Order::new(&self.wanted, ids) {
+        for id in ProofOrder::new(&self.awaited_keys, ids) {
             let state = match self.prove_one(connection, &id, by_hand) {
                 Ok(Some((state, is_final))) => {
                     failed.extend((!is_final).then_some(id));
@@ -289,7 +289,7 @@ impl Core {
             cost: Cost::POOL,
         };
         let mut lane = self.wait_for_lane(&need, &Attempt::default(), term())?;
-        let _turn = self.turns.take();
+        let _permit = self.proof_permits.take();
         lane.since = Instant::now();
         self.run_on(&lane, operation, term(), Purpose::Proof)
     }

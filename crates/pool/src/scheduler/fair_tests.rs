@@ -25,7 +25,7 @@ struct World {
     asked: Vec<usize>,
     /// In the order in which they started.
     started: Vec<Request>,
-    running: Vec<(Instant, Place, Request)>,
+    running: Vec<(Instant, RunId, Request)>,
 }
 
 const MOST_LANES: usize = 4;
@@ -80,7 +80,7 @@ impl World {
         };
         let able = SeatSet::of(0);
         match self.machine.start(&able, self.now, term, Some(&request)) {
-            Some(grant) => self.run(grant.place, request),
+            Some(grant) => self.run(grant.run_id, request),
             None if self.machine.admit(0, term.cost.owner).is_ok() => {
                 self.machine.enqueue(able, term, request);
             }
@@ -88,9 +88,9 @@ impl World {
         }
     }
 
-    fn run(&mut self, place: Place, request: Request) {
+    fn run(&mut self, run_id: RunId, request: Request) {
         let end = self.now + Duration::from_micros(request.1);
-        self.running.push((end, place, request));
+        self.running.push((end, run_id, request));
         self.started.push(request);
     }
 
@@ -98,11 +98,11 @@ impl World {
     fn step(&mut self) {
         let first = self.running.iter().enumerate().min_by_key(|(_, run)| run.0);
         let at = first.map(|(at, _)| at).expect("something runs");
-        let (end, place, (owner, _)) = self.running.swap_remove(at);
+        let (end, run_id, (owner, _)) = self.running.swap_remove(at);
         self.now = end;
-        self.machine.finish(place, end, Verdict::Served);
+        self.machine.finish(run_id, end, Verdict::Served);
         while let Some((grant, next)) = self.machine.next(0, end) {
-            self.run(grant.place, next);
+            self.run(grant.run_id, next);
         }
         self.ask(owner);
     }

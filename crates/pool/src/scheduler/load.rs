@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use super::Term;
-use super::hang::Answers;
-use super::pace::Pace;
+use super::answer_interval::AnswerInterval;
+use super::hang_detector::AnswerState;
 use super::spread::Spread;
 use crate::owner::Owner;
 
@@ -14,7 +14,7 @@ pub(crate) struct Capacity {
     /// Operations that it runs at a time.
     pub lanes: usize,
     pub weight: u32,
-    /// One operation may take this long, times [`Term::patience`]; see [`super::hang`].
+    /// One operation may take this long, times [`Term::patience`]; see [`super::hang_detector`].
     pub timeout: Duration,
     /// Seats with the same number are workers of one token.
     pub member: usize,
@@ -35,7 +35,7 @@ pub(super) struct Load<W, C> {
     pub running: Vec<Run<W>>,
     /// It is given nothing for the moment.
     pub held: bool,
-    pub answers: Answers,
+    pub answers: AnswerState,
     /// Credit of the round-robin policy.
     pub credit: i64,
     /// Moving average of the time that one operation takes, in nanoseconds.
@@ -49,7 +49,7 @@ pub(super) struct Load<W, C> {
     /// Operations that came back together last.
     group: Group,
     quickest: Quickest,
-    pub pace: Pace,
+    pub answer_interval: AnswerInterval,
     /// When it last finished an operation.
     pub last: Instant,
     /// How long those took that it has answered.
@@ -99,7 +99,7 @@ pub(crate) enum Verdict {
     /// The token did its work, even if it said no.
     Served,
     /// It did work of the pool's own, which says nothing about how fast it serves.
-    Aside,
+    PoolWork,
     /// The token failed. That it failed fast must not draw more requests.
     Failed,
 }
@@ -142,7 +142,7 @@ impl<W, C> Load<W, C> {
             credit: 0,
             latency: 0,
             held: false,
-            answers: Answers::default(),
+            answers: AnswerState::default(),
             samples: 0,
             failed: false,
             group: Group::default(),
@@ -151,7 +151,7 @@ impl<W, C> Load<W, C> {
                 seen: 0,
             },
             weighted: FLOOR,
-            pace: Pace::default(),
+            answer_interval: AnswerInterval::default(),
             last: Instant::now(),
             spread: Spread::default(),
         }
@@ -268,7 +268,7 @@ impl<W, C> Load<W, C> {
         let at = self.running.iter().position(|run| run.number == number)?;
         let run = self.running.swap_remove(at);
         self.note_answer(number, now);
-        if run.slow || verdict == Verdict::Aside {
+        if run.slow || verdict == Verdict::PoolWork {
             // What ran beside it shows nothing.
             self.running.iter_mut().for_each(|other| other.among = None);
         }
@@ -279,14 +279,15 @@ impl<W, C> Load<W, C> {
         };
         let took = now.saturating_duration_since(began).as_nanos() as u64;
         match verdict {
-            Verdict::Aside => return run.work,
+            Verdict::PoolWork => return run.work,
             Verdict::Served => {
                 self.failed = false;
                 self.spread.add(took);
                 self.learn(took);
                 if let Some(among) = run.among.filter(|_| !run.slow) {
                     let whole = now.saturating_duration_since(run.started);
-                    self.pace.learn(whole, among, self.capacity.lanes, now);
+                    self.answer_interval
+                        .learn(whole, among, self.capacity.lanes, now);
                 }
             }
             Verdict::Failed => {

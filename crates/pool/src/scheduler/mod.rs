@@ -2,41 +2,41 @@
 //!
 //! The one rule: no seat has a free lane while a request waits that it can serve. Every change that
 //! frees a lane is followed by [`Scheduler::next`] until that says `None`. Two exceptions: an operation that others
-//! overtake for too long ([`hang`]); and while several owners have requests, long operations of one of them do not take
+//! overtake for too long ([`hang_detector`]); and while several owners have requests, long operations of one of them do not take
 //! all lanes of a seat, or the others' short ones would wait for them.
 
-mod asked;
-mod choice;
-#[cfg(test)]
-mod choices;
-mod due;
+mod answer_interval;
 #[cfg(test)]
 mod fair_tests;
-mod hang;
+mod hang_detector;
 #[cfg(test)]
-mod hangs;
+mod hang_detector_tests;
+mod key_capacity;
 mod load;
-mod outlook;
-#[cfg(test)]
-mod outlooks;
-mod pace;
+mod overdue;
+mod queries;
 mod queue;
-mod room;
+mod selection;
+#[cfg(test)]
+mod selection_tests;
 #[cfg(test)]
 mod simulation;
 mod spread;
 #[cfg(test)]
 mod tests;
+mod wait_estimate;
+#[cfg(test)]
+mod wait_estimate_tests;
 
 use std::time::{Duration, Instant};
 
 use hsmux_token::Error;
+pub use key_capacity::KeyCapacity;
 pub use load::DEEPEST;
 use load::Load;
 pub(crate) use load::{Capacity, Verdict};
 use queue::Queue;
 pub(crate) use queue::Ticket;
-pub use room::Room;
 pub use spread::Spread;
 
 use crate::Policy;
@@ -91,7 +91,7 @@ impl Term {
 /// A lane of a seat, given to one request.
 #[derive(Clone, Debug)]
 pub(crate) struct Grant<C> {
-    pub place: Place,
+    pub run_id: RunId,
     pub connection: C,
     /// When it was given.
     pub since: Instant,
@@ -99,7 +99,7 @@ pub(crate) struct Grant<C> {
 
 /// Names a lane that was given, to give it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RunId {
     pub seat: usize,
     pub generation: u64,
     number: u64,
@@ -239,10 +239,10 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         generation: u64,
         now: Instant,
         term: Term,
-    ) -> Option<Place> {
+    ) -> Option<RunId> {
         let load = self.seats.get(seat)?.as_ref();
         load.filter(|load| load.generation == generation)?;
-        Some(self.run(seat, now, term, None)?.place)
+        Some(self.run(seat, now, term, None)?.run_id)
     }
 
     /// Whether the catalogue has changed since this edition: a seat may serve by another connection, on which what that
@@ -323,13 +323,13 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
 
     /// Gives a lane back; to be followed by [`Self::next`]. The work is handed over to whoever
     /// gives the lane back first, so that a request is answered once.
-    pub fn finish(&mut self, place: Place, now: Instant, verdict: Verdict) -> Option<W> {
-        let load = self.seats.get_mut(place.seat)?.as_mut();
-        let Some(load) = load.filter(|load| load.generation == place.generation) else {
-            return self.finish_leaving(place, now, verdict);
+    pub fn finish(&mut self, run_id: RunId, now: Instant, verdict: Verdict) -> Option<W> {
+        let load = self.seats.get_mut(run_id.seat)?.as_mut();
+        let Some(load) = load.filter(|load| load.generation == run_id.generation) else {
+            return self.finish_leaving(run_id, now, verdict);
         };
-        let work = load.finish(place.number, now, verdict);
-        self.sort(place.seat);
+        let work = load.finish(run_id.number, now, verdict);
+        self.sort(run_id.seat);
         work
     }
 
@@ -371,7 +371,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         let load = self.seats.get_mut(seat)?.as_mut()?;
         load.start(number, now, term, work);
         let grant = Grant {
-            place: Place {
+            run_id: RunId {
                 seat,
                 generation: load.generation,
                 number,
@@ -397,9 +397,9 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         Some(self.leaving.swap_remove(at))
     }
 
-    fn finish_leaving(&mut self, place: Place, now: Instant, verdict: Verdict) -> Option<W> {
-        let mut load = self.take_leaving(place.generation)?;
-        let work = load.finish(place.number, now, verdict);
+    fn finish_leaving(&mut self, run_id: RunId, now: Instant, verdict: Verdict) -> Option<W> {
+        let mut load = self.take_leaving(run_id.generation)?;
+        let work = load.finish(run_id.number, now, verdict);
         self.leaving
             .extend((!load.running.is_empty()).then_some(load));
         work

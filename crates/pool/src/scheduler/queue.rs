@@ -28,7 +28,7 @@ pub(super) struct Waiting<W> {
 }
 
 pub(super) struct Queue<W> {
-    lines: Vec<Line<W>>,
+    lines: Vec<QueueLine<W>>,
     due: BTreeMap<Ticket, SeatSet>,
     sequence: u64,
     /// Of each group of owners.
@@ -39,7 +39,7 @@ pub(super) struct Queue<W> {
     told: Arc<AtomicUsize>,
 }
 
-struct Line<W> {
+struct QueueLine<W> {
     owner: Owner,
     able: SeatSet,
     /// New keys, see [`Term::is_slow`].
@@ -75,7 +75,8 @@ impl<W> Queue<W> {
 
     /// How many these seats alone can serve.
     pub fn len_within(&self, seats: &SeatSet) -> usize {
-        let within = |line: &&Line<W>| !line.able.is_empty() && line.able.minus(seats).is_empty();
+        let within =
+            |line: &&QueueLine<W>| !line.able.is_empty() && line.able.minus(seats).is_empty();
         let lines = self.lines.iter().filter(within);
         lines.map(|line| line.waiting.len()).sum()
     }
@@ -238,12 +239,12 @@ impl<W> Queue<W> {
         self.due.insert(ticket, able);
         self.tell();
         let (owner, is_slow) = (waiting.term.cost.owner, waiting.term.is_slow());
-        let its = |line: &&mut Line<W>| {
+        let its = |line: &&mut QueueLine<W>| {
             line.owner == owner && line.able == able && line.is_slow == is_slow
         };
         match self.lines.iter_mut().find(its) {
             Some(line) => line.waiting.push_back(waiting),
-            None => self.lines.push(Line {
+            None => self.lines.push(QueueLine {
                 owner,
                 able,
                 is_slow,

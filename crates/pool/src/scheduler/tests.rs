@@ -88,7 +88,7 @@ struct World {
     now: Instant,
     generation: u64,
     open: HashMap<usize, u64>,
-    running: Vec<(Place, usize)>,
+    running: Vec<(RunId, usize)>,
     waiting: Vec<(Ticket, usize, SeatSet)>,
     requests: usize,
     answered: Vec<usize>,
@@ -129,7 +129,7 @@ impl World {
                     let orphans = self.machine.close(seat, generation).unwrap();
                     self.answered.extend(orphans);
                     self.running
-                        .retain(|(place, _)| place.generation != generation);
+                        .retain(|(run_id, _)| run_id.generation != generation);
                     assert!(self.machine.close(seat, generation).is_none());
                 }
             }
@@ -144,17 +144,17 @@ impl World {
                 uid,
             } => self.arrive(able, deadline_ms, uid),
             Event::Finish { nth, failed } if !self.running.is_empty() => {
-                let (place, request) = self.running.remove(nth % self.running.len());
+                let (run_id, request) = self.running.remove(nth % self.running.len());
                 let verdict = if failed {
                     Verdict::Failed
                 } else {
                     Verdict::Served
                 };
-                let work = self.machine.finish(place, self.now, verdict);
+                let work = self.machine.finish(run_id, self.now, verdict);
                 assert!(work.is_none_or(|work| work == request));
                 self.answered.extend(work);
-                assert_eq!(self.machine.finish(place, self.now, verdict), None);
-                self.hand_out(place.seat);
+                assert_eq!(self.machine.finish(run_id, self.now, verdict), None);
+                self.hand_out(run_id.seat);
             }
             Event::Cancel { nth } if !self.waiting.is_empty() => {
                 let (ticket, request, _) = self.waiting.remove(nth % self.waiting.len());
@@ -183,7 +183,7 @@ impl World {
         self.owners.insert(request, uid);
         if let Some(grant) = self.machine.start(&able, self.now, term, Some(&request)) {
             assert!(able.contains(grant.connection));
-            self.running.push((grant.place, request));
+            self.running.push((grant.run_id, request));
             return;
         }
         match self.machine.admit(0, term.cost.owner) {
@@ -228,7 +228,7 @@ impl World {
 
     fn start(&mut self, grant: &Grant<usize>, request: usize) {
         self.waiting.retain(|(_, waiting, _)| *waiting != request);
-        self.running.push((grant.place, request));
+        self.running.push((grant.run_id, request));
     }
 
     fn elapse(&mut self, ms: u64) {

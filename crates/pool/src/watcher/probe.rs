@@ -8,8 +8,8 @@ use hsmux_token::{Error, Kind, ObjectId, Result, Token};
 
 use crate::core::Core;
 use crate::life::pin_refused;
+use crate::object_sync::Reading;
 use crate::record::{Connection, back_off};
-use crate::stock::Reading;
 
 /// The pause between two looks: changes of others are found within a second.
 const REST: (Duration, Duration) = (Duration::from_millis(250), Duration::from_millis(700));

@@ -10,8 +10,8 @@ use hsmux_token::{Error, Kind, ObjectId, Result, Snapshot, TokenInfo};
 use super::baseline::Slow;
 use crate::catalogue::ReplicaState;
 use crate::core::Core;
+use crate::object_sync::Reading;
 use crate::record::{Connection, Retry};
-use crate::stock::Reading;
 
 /// Why a connection is to be replaced.
 pub(super) enum Reason {
@@ -107,7 +107,7 @@ impl Core {
         let serves = replica.filter(|replica| replica.state == ReplicaState::Serving);
         let object = serves.map(|replica| Arc::clone(&replica.object));
         let object = object.ok_or_else(|| Error::token(Kind::Unproved, "its key has left"))?;
-        let sample = self.prove_beside(fresh, old, &object, slow.work.mechanism)?;
+        let sample = self.prove_fresh(fresh, old, &object, slow.work.mechanism)?;
         let faster = self.is_faster(fresh, old, &sample)?;
         faster.ok_or_else(|| {
             let message = "there was no moment to compare it with a fresh worker";
@@ -131,7 +131,7 @@ impl Core {
         // A client may have made a session object meanwhile.
         self.has_no_session_objects(old)?;
         // Proved keys go on serving: it is the same token, and the fresh worker holds the key.
-        let (unproved, aftermath) =
+        let (unproved, update) =
             self.edit(|registry| reading.install(registry, &fresh.holder(), snapshot, false));
         life.connection = Some(Arc::clone(fresh));
         life.last_seen = Some(Arc::clone(&fresh.info));
@@ -149,7 +149,7 @@ impl Core {
         record
             .replaced
             .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        self.carry_out(aftermath);
+        self.carry_out(update);
         self.hand_out(grants);
         self.watch(fresh);
         self.moved();

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 /// Moving average of the time between two answers while all lanes are taken.
 #[derive(Default)]
-pub(super) struct Pace(Option<Known>);
+pub(super) struct AnswerInterval(Option<Average>);
 
-struct Known {
+struct Average {
     /// In seconds.
     each: f64,
     /// When it was last looked at.
@@ -25,7 +25,7 @@ pub(super) const GOOD_FOR: Duration = Duration::from_secs(60);
 const FASTER: f64 = 0.25;
 const SLOWER: f64 = 0.125;
 
-impl Pace {
+impl AnswerInterval {
     /// An operation has taken so long that had begun as one of so many, of which none was half done, in a seat with so
     /// many lanes.
     pub fn learn(&mut self, took: Duration, among: usize, lanes: usize, now: Instant) {
@@ -37,7 +37,7 @@ impl Pace {
             None if full => seen,
             _ => return,
         };
-        self.0 = Some(Known { each, at: now });
+        self.0 = Some(Average { each, at: now });
     }
 
     /// Between two answers; `None`: nobody has seen it lately.
@@ -55,11 +55,11 @@ mod tests {
 
     /// After these operations of four lanes, by the seconds that each took.
     fn after(took: &[u32], now: Instant) -> Option<f64> {
-        let mut pace = Pace::default();
+        let mut interval = AnswerInterval::default();
         for seconds in took {
-            pace.learn(SECOND * *seconds, 4, 4, now);
+            interval.learn(SECOND * *seconds, 4, 4, now);
         }
-        pace.seconds(now)
+        interval.seconds(now)
     }
 
     #[test]
@@ -80,25 +80,25 @@ mod tests {
     #[test]
     fn a_seat_with_a_free_lane_shows_only_that_it_is_faster() {
         let now = Instant::now();
-        let mut pace = Pace::default();
-        pace.learn(SECOND * 8, 2, 4, now);
-        assert_eq!(pace.seconds(now), None);
-        pace.learn(SECOND * 8, 4, 4, now);
-        pace.learn(SECOND * 8, 2, 4, now);
-        assert_eq!(pace.seconds(now), Some(2.0));
-        pace.learn(SECOND * 2, 2, 4, now);
-        assert_eq!(pace.seconds(now), Some(1.75));
+        let mut interval = AnswerInterval::default();
+        interval.learn(SECOND * 8, 2, 4, now);
+        assert_eq!(interval.seconds(now), None);
+        interval.learn(SECOND * 8, 4, 4, now);
+        interval.learn(SECOND * 8, 2, 4, now);
+        assert_eq!(interval.seconds(now), Some(2.0));
+        interval.learn(SECOND * 2, 2, 4, now);
+        assert_eq!(interval.seconds(now), Some(1.75));
     }
 
     #[test]
     fn what_nobody_has_seen_lately_is_not_known() {
         let now = Instant::now();
-        let mut pace = Pace::default();
-        pace.learn(SECOND * 8, 1, 1, now);
-        assert_eq!(pace.seconds(now + GOOD_FOR), Some(8.0));
+        let mut interval = AnswerInterval::default();
+        interval.learn(SECOND * 8, 1, 1, now);
+        assert_eq!(interval.seconds(now + GOOD_FOR), Some(8.0));
         let later = now + GOOD_FOR + SECOND;
-        assert_eq!(pace.seconds(later), None);
-        pace.learn(SECOND, 1, 1, later);
-        assert_eq!(pace.seconds(later), Some(1.0));
+        assert_eq!(interval.seconds(later), None);
+        interval.learn(SECOND, 1, 1, later);
+        assert_eq!(interval.seconds(later), Some(1.0));
     }
 }

@@ -1,4 +1,4 @@
-//! A connection that does not serve yet proves itself beside the one that does.
+//! Proves a key on a fresh connection that does not serve yet.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use crate::core::Core;
 use crate::record::Connection;
 
 impl Core {
-    /// Proves a key on a fresh connection: by its public half, or by the connection that serves. Answers
-    /// an operation with the key by which the two can be compared, with this mechanism if it can be.
-    pub fn prove_beside(
+    /// Proves a key on a fresh connection, by its public half or by the serving connection. Answers an operation to
+    /// compare the two connections with, if possible by this mechanism.
+    pub fn prove_fresh(
         self: &Arc<Self>,
         fresh: &Arc<Connection>,
         serving: &Arc<Connection>,

@@ -10,7 +10,7 @@ struct Seat {
     machine: Scheduler<usize, usize>,
     begin: Instant,
     now: Instant,
-    running: Vec<Place>,
+    running: Vec<RunId>,
 }
 
 impl Scheduler<usize, usize> {
@@ -50,7 +50,7 @@ impl Seat {
             .machine
             .start(&SeatSet::of(0), self.now, term, Some(&0))
         {
-            self.running.push(grant.place);
+            self.running.push(grant.run_id);
         }
         self.running.len() - before
     }
@@ -59,8 +59,8 @@ impl Seat {
     fn answers(&mut self, nth: usize, after: Duration) {
         self.now += after;
         assert!(self.machine.overdue(self.now).hung.is_empty());
-        let place = self.running.remove(nth);
-        self.machine.finish(place, self.now, Verdict::Served);
+        let run_id = self.running.remove(nth);
+        self.machine.finish(run_id, self.now, Verdict::Served);
     }
 
     /// How long after the beginning it is taken to hang, if it answers nothing more.
@@ -149,10 +149,10 @@ fn a_new_key_that_waits_for_a_lane_holds_nobody_up() {
     let (grant, work) = seat.machine.next(0, seat.now).expect("a free lane");
     assert_eq!(work, 2);
     assert!(seat.machine.next(0, seat.now).is_none());
-    seat.machine.finish(grant.place, seat.now, Verdict::Served);
+    seat.machine.finish(grant.run_id, seat.now, Verdict::Served);
     assert!(seat.machine.next(0, seat.now).is_none());
-    let place = seat.running.remove(first - 1);
-    seat.machine.finish(place, seat.now, Verdict::Served);
+    let run_id = seat.running.remove(first - 1);
+    seat.machine.finish(run_id, seat.now, Verdict::Served);
     let (_, work) = seat.machine.next(0, seat.now).expect("a lane for it");
     assert_eq!(work, 1);
 }

@@ -29,8 +29,8 @@ fn round_robin_goes_by_weight() {
     for _ in 0..40 {
         let both = [0, 1].into_iter().collect();
         let grant = machine.start(&both, now, term, None).unwrap();
-        served[grant.place.seat] += 1;
-        machine.finish(grant.place, now, Verdict::Served);
+        served[grant.run_id.seat] += 1;
+        machine.finish(grant.run_id, now, Verdict::Served);
     }
     assert_eq!(served, [10, 30]);
 }
@@ -48,13 +48,13 @@ fn the_least_loaded_is_the_faster_one_until_it_has_more_to_do() {
         machine.open(seat, seat as u64 + 1, seat, Capacity::lanes(8, seat));
         let grant = machine.start(&SeatSet::of(seat), now, term, None).unwrap();
         machine.finish(
-            grant.place,
+            grant.run_id,
             now + Duration::from_millis(ms),
             Verdict::Served,
         );
     }
     let both = [0, 1].into_iter().collect();
-    let mut chosen = || machine.start(&both, now, term, None).unwrap().place.seat;
+    let mut chosen = || machine.start(&both, now, term, None).unwrap().run_id.seat;
     let seats: Vec<_> = (0..5).map(|_| chosen()).collect();
     assert_eq!(seats, [1, 1, 1, 0, 1]);
 }
@@ -77,7 +77,7 @@ fn two_workers(members: [usize; 2], micros: u64) -> (Machine, Instant, Term) {
             Capacity::lanes(1, members[seat]),
         );
         let grant = machine.start(&SeatSet::of(seat), begin, term, None);
-        machine.finish(grant.unwrap().place, now, Verdict::Served);
+        machine.finish(grant.unwrap().run_id, now, Verdict::Served);
     }
     (machine, now, term)
 }
@@ -89,9 +89,9 @@ fn the_worker_that_ran_last_runs_again() {
         let (mut machine, now, term) = two_workers([7, 7], 100);
         let warm = machine.start(&SeatSet::of(last), now, term, None).unwrap();
         let later = now + Duration::from_micros(150);
-        machine.finish(warm.place, later, Verdict::Served);
+        machine.finish(warm.run_id, later, Verdict::Served);
         let next = machine.start(&both, later, term, None).unwrap();
-        assert_eq!(next.place.seat, last);
+        assert_eq!(next.run_id.seat, last);
     }
 }
 
@@ -108,7 +108,7 @@ fn requests_stand_behind_others_where_no_other_token_could_run_them() {
         ([7, 8], 100, 1),
     ] {
         let (mut machine, now, term) = two_workers(members, micros);
-        let start = || Some(machine.start(&both, now, term, None)?.place.seat);
+        let start = || Some(machine.start(&both, now, term, None)?.run_id.seat);
         let seats: Vec<_> = std::iter::from_fn(start).collect();
         assert_eq!(seats.len(), 2 * each, "{members:?}, {micros} us");
         for pair in seats.chunks(2) {
@@ -121,7 +121,7 @@ fn requests_stand_behind_others_where_no_other_token_could_run_them() {
 fn nobody_stands_behind_what_takes_too_long() {
     let (mut machine, now, term) = two_workers([7, 7], 100);
     let both = [0, 1].into_iter().collect();
-    let mut start = |at| Some(machine.start(&both, at, term, None)?.place.seat);
+    let mut start = |at| Some(machine.start(&both, at, term, None)?.run_id.seat);
     let held_up = start(now).unwrap();
     let later = now + Duration::from_millis(5);
     let other = start(later).unwrap();
@@ -141,12 +141,12 @@ fn nobody_stands_behind_the_making_of_a_key() {
         cost: COST,
         ..term
     };
-    let busy = machine.start(&both, now, slow, None).unwrap().place.seat;
-    let other = machine.start(&both, now, term, None).unwrap().place.seat;
+    let busy = machine.start(&both, now, slow, None).unwrap().run_id.seat;
+    let other = machine.start(&both, now, term, None).unwrap().run_id.seat;
     assert_ne!(busy, other);
     for _ in 1..5 {
         let behind = machine.start(&both, now, term, None).unwrap();
-        assert_eq!(behind.place.seat, other);
+        assert_eq!(behind.run_id.seat, other);
     }
     assert!(machine.start(&both, now, term, None).is_none());
 }
@@ -159,7 +159,7 @@ fn standing_behind_another_is_no_part_of_the_latency() {
     let second = machine.start(&seat, now, term, None).unwrap();
     for (grant, micros) in [(first, 100), (second, 200)] {
         let end = now + Duration::from_micros(micros);
-        machine.finish(grant.place, end, Verdict::Served);
+        machine.finish(grant.run_id, end, Verdict::Served);
     }
     let latency = machine.activity(0).unwrap().latency;
     assert!(latency <= Duration::from_micros(100), "{latency:?}");
@@ -172,13 +172,13 @@ fn who_was_slow_once_is_asked_again_soon_and_who_has_failed_is_not() {
         let (mut machine, mut now, term) = two_workers([7, 8], 100);
         let begun = machine.start(&SeatSet::of(0), now, term, None).unwrap();
         now += Duration::from_millis(12);
-        machine.finish(begun.place, now, verdict);
+        machine.finish(begun.run_id, now, verdict);
         let mut chosen = BTreeSet::new();
         for _ in 0..10_000 {
             let grant = machine.start(&both, now, term, None).unwrap();
             now += Duration::from_micros(100);
-            machine.finish(grant.place, now, Verdict::Served);
-            chosen.insert(grant.place.seat);
+            machine.finish(grant.run_id, now, Verdict::Served);
+            chosen.insert(grant.run_id.seat);
         }
         assert_eq!(chosen.contains(&0), asked);
     }
@@ -189,7 +189,7 @@ fn once_more(machine: &mut Machine, now: Instant, term: Term, micros: u64) {
     for seat in [0, 1] {
         let grant = machine.start(&SeatSet::of(seat), now, term, None).unwrap();
         let end = now + Duration::from_micros(micros);
-        machine.finish(grant.place, end, Verdict::Served);
+        machine.finish(grant.run_id, end, Verdict::Served);
     }
 }
 

@@ -1,33 +1,33 @@
-//! Keys are proved a few at a time, over all seats.
+//! Limits how many keys are proved at once, over all seats.
 
 use hsmux_token::sync::{Condvar, Mutex};
 
-/// How many keys are proved at the same time, over all seats.
+/// The most keys that are proved at once, over all seats.
 const AT_ONCE: usize = 8;
 
 /// A counting semaphore.
 #[derive(Default)]
-pub(crate) struct Turns {
+pub(crate) struct ProofPermits {
     taken: Mutex<usize>,
     left: Condvar,
 }
 
-/// One of them, until it is dropped.
-pub(crate) struct Turn<'a>(&'a Turns);
+/// The right to prove one key. Dropping it returns it.
+pub(crate) struct ProofPermit<'a>(&'a ProofPermits);
 
-impl Turns {
-    /// Waits for one.
-    pub fn take(&self) -> Turn<'_> {
+impl ProofPermits {
+    /// Waits for a permit.
+    pub fn take(&self) -> ProofPermit<'_> {
         let mut taken = self.taken.lock();
         while *taken >= AT_ONCE {
             self.left.wait(&mut taken);
         }
         *taken += 1;
-        Turn(self)
+        ProofPermit(self)
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for ProofPermit<'_> {
     fn drop(&mut self) {
         *self.0.taken.lock() -= 1;
         self.0.left.notify_one();

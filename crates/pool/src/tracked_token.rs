@@ -1,5 +1,5 @@
-//! A member's token for changes: what runs there beside the requests of callers is known to the scheduler, so
-//! that a worker that makes a key is not taken to hang because signatures stand behind that.
+//! A member's token for changes of objects. The scheduler counts its operations like requests. Otherwise a worker that
+//! makes a key would seem to hang, because signatures wait behind it.
 
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -12,15 +12,15 @@ use crate::core::Core;
 use crate::need::Need;
 use crate::owner::Cost;
 use crate::record::Connection;
-use crate::scheduler::{Place, Term, Verdict};
+use crate::scheduler::{RunId, Term, Verdict};
 
-/// A connection that serves callers, too.
-pub(crate) struct Aside {
+/// A serving connection, used for a change.
+pub(crate) struct TrackedToken {
     core: Weak<Core>,
     connection: Arc<Connection>,
 }
 
-impl Aside {
+impl TrackedToken {
     pub fn of(core: &Arc<Core>, connection: Arc<Connection>) -> Arc<dyn Token> {
         Arc::new(Self {
             core: Arc::downgrade(core),
@@ -29,7 +29,7 @@ impl Aside {
     }
 }
 
-impl Token for Aside {
+impl Token for TrackedToken {
     fn info(&self) -> Arc<TokenInfo> {
         self.connection.token.info()
     }
@@ -52,7 +52,8 @@ impl Token for Aside {
 
     fn execute(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
         let core = self.core.upgrade();
-        let _known = core.and_then(|core| Known::begin(core, &self.connection, operation));
+        let _running =
+            core.and_then(|core| RunningChange::begin(core, &self.connection, operation));
         self.connection.token.execute(operation, deadline)
     }
 
@@ -69,14 +70,14 @@ impl Token for Aside {
     }
 }
 
-/// While it lives the scheduler knows that the operation runs.
-struct Known {
+/// The scheduler counts the operation while this lives.
+struct RunningChange {
     core: Arc<Core>,
-    place: Place,
+    run_id: RunId,
 }
 
-impl Known {
-    /// Nothing where the connection no longer serves.
+impl RunningChange {
+    /// `None` if the connection no longer serves.
     fn begin(core: Arc<Core>, connection: &Connection, operation: &Operation) -> Option<Self> {
         let now = Instant::now();
         let term = Term {
@@ -85,18 +86,18 @@ impl Known {
             cost: Cost::POOL,
         };
         let (index, generation) = (connection.record.index, connection.generation);
-        let place = core.scheduler.lock().begin(index, generation, now, term)?;
+        let run_id = core.scheduler.lock().begin(index, generation, now, term)?;
         core.alarm.by(now + connection.record.seat.timeout);
-        Some(Self { core, place })
+        Some(Self { core, run_id })
     }
 }
 
-impl Drop for Known {
+impl Drop for RunningChange {
     fn drop(&mut self) {
         let now = Instant::now();
         let mut scheduler = self.core.scheduler.lock();
-        scheduler.finish(self.place, now, Verdict::Aside);
-        let next = || scheduler.next(self.place.seat, now);
+        scheduler.finish(self.run_id, now, Verdict::PoolWork);
+        let next = || scheduler.next(self.run_id.seat, now);
         let grants: Vec<_> = std::iter::from_fn(next).collect();
         drop(scheduler);
         self.core.hand_out(grants);

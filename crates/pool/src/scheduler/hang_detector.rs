@@ -15,7 +15,7 @@ use super::load::{Load, Run};
 
 /// What a seat owes.
 #[derive(Default)]
-pub(super) struct Answers {
+pub(super) struct AnswerState {
     /// Since when something has run there, and nothing was answered.
     silent: Option<Instant>,
     /// The run that is to be answered before the seat is given anything else.
@@ -27,7 +27,7 @@ pub(super) struct Answers {
 /// Between the two looks.
 const AGAIN: Duration = Duration::from_millis(250);
 
-impl Answers {
+impl AnswerState {
     /// From now on an answer is waited for.
     pub fn expected_from(&mut self, now: Instant) {
         self.silent = Some(now);

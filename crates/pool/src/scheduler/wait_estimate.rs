@@ -16,7 +16,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     ///
     /// It is rather too short than too long: the least of what is true of all seats together, of each by itself (what
     /// waits for one may be nothing for the others), and of the time when those who wait now have gone.
-    pub fn outlook(&self, able: &SeatSet, before: usize, now: Instant) -> Option<Duration> {
+    pub fn wait_estimate(&self, able: &SeatSet, before: usize, now: Instant) -> Option<Duration> {
         let last = self.queue.latest_within(able);
         if last.is_none() && before == 0 {
             return None;
@@ -24,7 +24,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         let (mut running, mut rate, mut alone) = (0.0, 0.0, f64::INFINITY);
         for seat in able.iter() {
             let load = self.seats.get(seat)?.as_ref()?;
-            let each = load.pace.seconds(now)?;
+            let each = load.answer_interval.seconds(now)?;
             let (left, waiting) = (load.left(each, now), before + self.queue.len_for(seat));
             running += left;
             rate += each.recip();

@@ -13,7 +13,7 @@ struct Card {
     now: Instant,
     service: Duration,
     /// What the card has before it, with the end of each.
-    running: VecDeque<(Place, Instant)>,
+    running: VecDeque<(RunId, Instant)>,
     /// How long those took that were served.
     took: Vec<Duration>,
     refused: usize,
@@ -45,13 +45,16 @@ impl Card {
         card
     }
 
-    fn outlook(&self) -> Option<Duration> {
-        self.machine.outlook(&SeatSet::of(0), 0, self.now)
+    fn wait_estimate(&self) -> Option<Duration> {
+        self.machine.wait_estimate(&SeatSet::of(0), 0, self.now)
     }
 
     /// As the gateway asks; an eighth is for what nobody can know.
     fn arrive(&mut self) {
-        if self.outlook().is_some_and(|wait| wait > PATIENCE * 7 / 8) {
+        if self
+            .wait_estimate()
+            .is_some_and(|wait| wait > PATIENCE * 7 / 8)
+        {
             self.refused += 1;
             return;
         }
@@ -71,7 +74,7 @@ impl Card {
 
     fn run(&mut self, grant: &Grant<usize>) {
         let free = self.running.back().map_or(self.now, |(_, end)| *end);
-        self.running.push_back((grant.place, free + self.service));
+        self.running.push_back((grant.run_id, free + self.service));
     }
 
     fn burst(&mut self, count: usize, apart: Duration) {
@@ -83,12 +86,12 @@ impl Card {
 
     fn pass(&mut self, time: Duration) {
         let until = self.now + time;
-        while let Some((place, end)) = self.running.front().copied()
+        while let Some((run_id, end)) = self.running.front().copied()
             && end <= until
         {
             self.running.pop_front();
             self.now = end;
-            let came = self.machine.finish(place, end, Verdict::Served);
+            let came = self.machine.finish(run_id, end, Verdict::Served);
             self.took.extend(came.map(|came| end - came));
             while let Some((grant, _)) = self.machine.next(0, end) {
                 self.run(&grant);
@@ -130,7 +133,7 @@ fn a_card_that_is_asked_for_too_much_serves_all_that_it_can_and_in_time() {
 fn nobody_is_refused_by_a_card_that_nobody_knows() {
     let mut card = Card::new(ms(100));
     card.burst(60, ms(1));
-    assert_eq!((card.refused, card.outlook()), (0, None));
+    assert_eq!((card.refused, card.wait_estimate()), (0, None));
     // Of one that has never had all lanes taken nobody knows how many things it does at once.
     let mut card = Card::new(ms(5000));
     for _ in 0..3 {
@@ -153,7 +156,7 @@ fn nobody_is_refused_while_nobody_waits() {
 #[test]
 fn what_was_seen_long_ago_refuses_nobody() {
     let mut card = Card::known(ms(100));
-    card.pass(pace::GOOD_FOR);
+    card.pass(answer_interval::GOOD_FOR);
     card.burst(60, ms(1));
     assert_eq!(card.refused, 0);
 }
@@ -173,11 +176,15 @@ fn a_card_that_has_become_faster_is_believed_soon() {
 fn another_token_is_believed_to_be_fast() {
     let mut card = Card::known(ms(100));
     card.burst(60, ms(1));
-    assert!(card.outlook() > Some(ms(800)), "{:?}", card.outlook());
+    assert!(
+        card.wait_estimate() > Some(ms(800)),
+        "{:?}",
+        card.wait_estimate()
+    );
     let both = [0, OTHER].into_iter().collect();
     let lanes = Capacity::lanes(1, OTHER);
     card.machine.open(OTHER, 2, OTHER, lanes);
-    assert_eq!(card.machine.outlook(&both, 0, card.now), None);
+    assert_eq!(card.machine.wait_estimate(&both, 0, card.now), None);
 }
 
 /// Those behind another token do not count, nor those that it could serve as well.
@@ -185,7 +192,7 @@ fn another_token_is_believed_to_be_fast() {
 fn those_alone_are_counted_who_wait_for_the_same_tokens() {
     let mut card = Card::known(ms(100));
     card.burst(6, Duration::ZERO);
-    let before = card.outlook();
+    let before = card.wait_estimate();
     assert!(before.is_some());
     let term = Term {
         deadline: card.now + PATIENCE,
@@ -196,7 +203,7 @@ fn those_alone_are_counted_who_wait_for_the_same_tokens() {
     for others in [SeatSet::EMPTY, SeatSet::of(OTHER), both] {
         card.machine.enqueue(others, term, card.now);
     }
-    assert_eq!(card.outlook(), before);
+    assert_eq!(card.wait_estimate(), before);
 }
 
 /// What waits for one token alone keeps nobody from another that is free.
@@ -215,14 +222,21 @@ fn a_token_that_is_free_is_seen_behind_a_queue_for_another() {
         .start(&SeatSet::of(OTHER), card.now, term, None);
     card.now += ms(100);
     card.machine
-        .finish(alone.unwrap().place, card.now, Verdict::Served);
+        .finish(alone.unwrap().run_id, card.now, Verdict::Served);
     for _ in 0..100 {
         card.machine.enqueue(SeatSet::of(0), term, card.now);
     }
     let both = [0, OTHER].into_iter().collect();
-    let outlook = card.machine.outlook(&both, 0, card.now);
-    assert!(outlook.is_some_and(|wait| wait <= ms(101)), "{outlook:?}");
-    assert!(card.outlook() > Some(PATIENCE), "{:?}", card.outlook());
+    let wait_estimate = card.machine.wait_estimate(&both, 0, card.now);
+    assert!(
+        wait_estimate.is_some_and(|wait| wait <= ms(101)),
+        "{wait_estimate:?}"
+    );
+    assert!(
+        card.wait_estimate() > Some(PATIENCE),
+        "{:?}",
+        card.wait_estimate()
+    );
 }
 
 /// They have gone when their time is over.
@@ -237,6 +251,9 @@ fn those_who_wait_for_a_moment_only_keep_nobody_away_for_longer() {
     for _ in 0..100 {
         card.machine.enqueue(SeatSet::of(0), term, card.now);
     }
-    let outlook = card.outlook();
-    assert!(outlook.is_some_and(|wait| wait <= ms(401)), "{outlook:?}");
+    let wait_estimate = card.wait_estimate();
+    assert!(
+        wait_estimate.is_some_and(|wait| wait <= ms(401)),
+        "{wait_estimate:?}"
+    );
 }

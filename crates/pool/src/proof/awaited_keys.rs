@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hsmux_token::ObjectId;
 use hsmux_token::sync::Mutex;
 
-/// Past this it is forgotten who was wanted: nearly everything is.
+/// If there are more, the set is cleared: nearly all keys are awaited then.
 const MOST: usize = 1024;
 
-/// Keys that somebody waits for, or did.
+/// Keys that a request waits for, or did.
 #[derive(Default)]
-pub(crate) struct Wanted {
+pub(crate) struct AwaitedKeys {
     keys: Mutex<HashSet<ObjectId>>,
     added: AtomicU64,
 }
 
-impl Wanted {
-    /// Somebody waits for this key.
+impl AwaitedKeys {
+    /// A request waits for this key.
     pub fn add(&self, key: ObjectId) {
         let mut keys = self.keys.lock();
         if keys.len() >= MOST {
@@ -29,30 +29,30 @@ impl Wanted {
     }
 }
 
-/// Keys that are to be proved, one after the other.
-pub(super) struct Order<'a> {
-    wanted: &'a Wanted,
+/// Keys to prove, awaited ones first.
+pub(super) struct ProofOrder<'a> {
+    awaited: &'a AwaitedKeys,
     left: VecDeque<ObjectId>,
-    /// How many had been added to those wanted when they were last looked for.
+    /// The value of `added` at the last search, which found none.
     looked: u64,
 }
 
-impl<'a> Order<'a> {
-    pub fn new(wanted: &'a Wanted, keys: Vec<ObjectId>) -> Self {
+impl<'a> ProofOrder<'a> {
+    pub fn new(awaited: &'a AwaitedKeys, keys: Vec<ObjectId>) -> Self {
         Self {
-            wanted,
+            awaited,
             left: keys.into(),
             looked: 0,
         }
     }
 
-    /// One that is wanted, if there is any among those that are left.
+    /// The first of the remaining keys that is awaited.
     fn first(&mut self) -> Option<ObjectId> {
-        let added = self.wanted.added.load(Ordering::Acquire);
+        let added = self.awaited.added.load(Ordering::Acquire);
         if added == self.looked {
             return None;
         }
-        let mut keys = self.wanted.keys.lock();
+        let mut keys = self.awaited.keys.lock();
         let at = self.left.iter().position(|key| keys.contains(key));
         let Some(at) = at else {
             self.looked = added;
@@ -64,7 +64,7 @@ impl<'a> Order<'a> {
     }
 }
 
-impl Iterator for Order<'_> {
+impl Iterator for ProofOrder<'_> {
     type Item = ObjectId;
 
     fn next(&mut self) -> Option<ObjectId> {
@@ -81,13 +81,13 @@ mod tests {
     }
 
     #[test]
-    fn who_is_waited_for_comes_first() {
-        let wanted = Wanted::default();
-        let mut order = Order::new(&wanted, (0..9).map(key).collect());
+    fn awaited_keys_come_first() {
+        let awaited = AwaitedKeys::default();
+        let mut order = ProofOrder::new(&awaited, (0..9).map(key).collect());
         assert_eq!(order.next(), Some(key(0)));
-        wanted.add(key(7));
-        wanted.add(key(99));
-        wanted.add(key(4));
+        awaited.add(key(7));
+        awaited.add(key(99));
+        awaited.add(key(4));
         let next: Vec<_> = order.collect();
         assert_eq!(next, [4, 7, 1, 2, 3, 5, 6, 8].map(key));
     }

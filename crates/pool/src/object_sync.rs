@@ -1,7 +1,7 @@
-//! What a seat holds: read as a whole, or amended by what a change has made and taken away.
+//! Keeps the registry equal to the objects of each seat: reads them all, or applies the result of a change.
 //!
-//! A change costs no reading: it says itself what is there now. What is amended while a seat is being
-//! read is amended once more on top of what was read, which may be older.
+//! A change needs no reading: its result says which objects it made and removed. An amendment during a reading is
+//! applied again to the result of the reading, which may be older.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::record::{Connection, Record};
 use crate::registry::{Holder, Registry};
 
-/// Until it is installed or dropped, amendments of the seat are kept for the one who reads.
+/// A reading of a seat's objects. Amendments of the seat are kept until this is installed or dropped.
 pub(crate) struct Reading<'a> {
     core: &'a Core,
     index: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Reading<'a> {
 }
 
 impl Core {
-    /// The objects of a seat are about to be read.
+    /// Begins a reading. Call this before the objects are read.
     pub fn reading(&self, record: &Record) -> Reading<'_> {
         Reading {
             core: self,
@@ -31,7 +31,7 @@ impl Core {
         }
     }
 
-    /// Reads the objects of a seat again and proves the new ones, or all of them anew.
+    /// Reads the objects of a seat again. Proves the new ones or, with `anew`, all of them.
     pub fn reread(self: &Arc<Self>, connection: &Arc<Connection>, anew: bool) -> Result<()> {
         let reading = self.reading(&connection.record);
         let snapshot = connection.token.objects().inspect_err(|error| {
@@ -39,13 +39,13 @@ impl Core {
                 self.down(connection, error);
             }
         })?;
-        self.take_stock(connection, |registry, holder| {
+        self.sync(connection, |registry, holder| {
             reading.install(registry, holder, &snapshot, anew)
         })
     }
 
-    /// A change is through on a seat: `made` is there now or has new attributes, `gone` is not. Reads
-    /// everything only where that does not follow.
+    /// Applies a change to a seat: `made` is there now or has new attributes, `gone` is not. Reads everything only if
+    /// the result is in doubt.
     pub fn amend(
         self: &Arc<Self>,
         record: &Arc<Record>,
@@ -66,13 +66,12 @@ impl Core {
         if in_doubt {
             return self.reread(&connection, false);
         }
-        self.take_stock(&connection, |registry, holder| {
+        self.sync(&connection, |registry, holder| {
             registry.amend(index, holder, made, gone)
         })
     }
 
-    /// Others have changed the token of a seat, as somebody beside it has seen, who began to look after
-    /// `reading` did.
+    /// Applies changes by others, which a probe has seen. The probe has to look after `reading` began.
     pub fn learn(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
@@ -89,31 +88,31 @@ impl Core {
         if !news {
             return Ok(());
         }
-        self.write_down(connection, |registry, holder| {
+        self.sync_in_background(connection, |registry, holder| {
             let seen = reading.still_true(registry, &seen);
             registry.learn(index, holder, &seen)
         })
     }
 
-    /// All that a token holds, read by somebody beside the connection, who began before `reading`.
+    /// Applies all objects of a token, which a probe has read after `reading` began.
     pub fn learn_all(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
         reading: Reading<'_>,
         snapshot: &Snapshot,
     ) -> Result<()> {
-        self.write_down(connection, |registry, holder| {
+        self.sync_in_background(connection, |registry, holder| {
             reading.install(registry, holder, snapshot, false)
         })
     }
 
-    /// [`Self::take_stock`], and what is new is proved in the background.
-    fn write_down(
+    /// [`Self::sync`], with the proofs in the background.
+    fn sync_in_background(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
         write: impl FnOnce(&mut Registry, &Holder) -> Vec<ObjectId>,
     ) -> Result<()> {
-        let unproved = self.note_stock(connection, write)?;
+        let unproved = self.sync_unproved(connection, write)?;
         if !unproved.is_empty() {
             self.in_background(connection, move |core, connection| {
                 core.prove(connection, &unproved);
@@ -122,19 +121,19 @@ impl Core {
         Ok(())
     }
 
-    /// Writes down what a connection holds while it serves, and proves what is new.
-    fn take_stock(
+    /// Updates the registry of a serving connection and proves new objects.
+    fn sync(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
         write: impl FnOnce(&mut Registry, &Holder) -> Vec<ObjectId>,
     ) -> Result<()> {
-        let unproved = self.note_stock(connection, write)?;
+        let unproved = self.sync_unproved(connection, write)?;
         self.prove(connection, &unproved);
         Ok(())
     }
 
-    /// Says what is to be proved.
-    fn note_stock(
+    /// Updates the registry. Answers the objects to prove.
+    fn sync_unproved(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
         write: impl FnOnce(&mut Registry, &Holder) -> Vec<ObjectId>,
@@ -144,16 +143,16 @@ impl Core {
         if !life.serves_by(connection) {
             return Err(Error::lost(format!("{} has left", record.name)));
         }
-        let (unproved, aftermath) = self.edit(|registry| write(registry, &connection.holder()));
+        let (unproved, update) = self.edit(|registry| write(registry, &connection.holder()));
         drop(life);
-        self.carry_out(aftermath);
+        self.carry_out(update);
         self.moved();
         Ok(unproved)
     }
 }
 
 impl Reading<'_> {
-    /// What was read, and what was amended meanwhile: says what is to be proved.
+    /// Installs the objects read and the amendments since. Answers the objects to prove.
     pub fn install(
         mut self,
         registry: &mut Registry,
@@ -172,8 +171,8 @@ impl Reading<'_> {
         unproved
     }
 
-    /// What was seen, but for what was amended meanwhile: a look does not say whether it came before that.
-    /// A key that is deleted while somebody looks would rise again.
+    /// `seen` without the objects that were amended meanwhile. The look may be older than the amendment: a key that is
+    /// deleted during a look would come back.
     fn still_true(&self, registry: &Registry, seen: &Seen) -> Seen {
         let amended: HashSet<ObjectId> = registry
             .amendments

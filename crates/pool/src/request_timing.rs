@@ -1,4 +1,4 @@
-//! The course of one request: which seats had it, and when.
+//! The timing of one request: which seats ran it, and when.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,29 +9,29 @@ use crate::record::Record;
 
 /// How a request goes, for those who say where its time was spent. Filled while it runs.
 #[derive(Default)]
-pub struct Course(Mutex<Vec<Run>>);
+pub struct RequestTiming(Mutex<Vec<SeatRun>>);
 
-/// A request on a seat. What comes before the first run, and between two of them, is its time in the queue.
+/// One run of a request on a seat. The request's time outside its runs is time in the queue.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct SeatRun {
     /// `hsm1`.
     pub member: Arc<str>,
     /// `hsm1#2`.
     pub seat: Arc<str>,
     /// When the seat was given it.
     pub given: Instant,
-    /// When the seat had answered, or was no longer waited for; `None`: it runs.
+    /// When the seat answered, or was given up. `None` while it runs.
     pub ended: Option<Instant>,
 }
 
-impl Course {
-    /// One after the other: more than one where seats have failed the request.
-    pub fn runs(&self) -> Vec<Run> {
+impl RequestTiming {
+    /// All runs in order: more than one if seats have failed the request.
+    pub fn runs(&self) -> Vec<SeatRun> {
         self.0.lock().clone()
     }
 
     pub(crate) fn given(&self, to: &Record, at: Instant) {
-        self.0.lock().push(Run {
+        self.0.lock().push(SeatRun {
             member: Arc::clone(&to.member),
             seat: Arc::clone(&to.name),
             given: at,

@@ -1,9 +1,9 @@
-//! What is written down of a request's course.
+//! What is written down of a request's timing.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-use hsmux_pool::{Course, Options, Owner, Policy};
+use hsmux_pool::{Options, Owner, Policy, RequestTiming};
 use hsmux_token::{Done, Request};
 
 use crate::vault::*;
@@ -19,20 +19,20 @@ fn a_request_that_moves_on_has_a_run_on_each_seat() {
     };
     let pool = pool(options, vec![one.seat("one"), two.seat("two")]);
     one.last().hang();
-    let course = Arc::new(Course::default());
+    let timing = Arc::new(RequestTiming::default());
     let (tell, told) = channel();
     let request = Request {
         operation: key.signing(),
         deadline: in_seconds(60),
         done: Done::new(move |result| drop(tell.send(result))),
     };
-    let _claim = pool.submit_claimed(request, Owner::Service, Some(Arc::clone(&course)));
-    eventually("it runs on the first", || course.runs().len() == 1);
-    assert!(course.runs()[0].ended.is_none());
+    let _claim = pool.submit_claimed(request, Owner::Service, Some(Arc::clone(&timing)));
+    eventually("it runs on the first", || timing.runs().len() == 1);
+    assert!(timing.runs()[0].ended.is_none());
     one.last().lose("the worker was killed");
     key.check(told.recv().unwrap().unwrap());
 
-    let runs = course.runs();
+    let runs = timing.runs();
     let members: Vec<_> = runs.iter().map(|run| &*run.member).collect();
     assert_eq!(members, ["one", "two"]);
     let times = runs.iter().flat_map(|run| [Some(run.given), run.ended]);

@@ -8,7 +8,7 @@ use crate::seatset::SeatSet;
 
 /// How many uses of a key its seats can work on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct KeyCapacity {
     /// Uses at once that leave no lane without work.
     pub uses: usize,
     /// Seats in service.
@@ -20,14 +20,14 @@ const BRIEF: Duration = Duration::from_millis(10);
 
 impl<W: Clone, C: Clone> Scheduler<W, C> {
     /// What keeps these seats busy; one use at least, so that somebody learns that they are away.
-    pub fn room(&self, able: &SeatSet) -> Room {
+    pub fn key_capacity(&self, able: &SeatSet) -> KeyCapacity {
         let seats = able
             .iter()
             .filter_map(|seat| self.seats.get(seat)?.as_ref());
         let (count, uses) = seats.fold((0, 0), |(count, uses), load| {
-            (count + 1, uses + load.room())
+            (count + 1, uses + load.key_capacity())
         });
-        Room {
+        KeyCapacity {
             uses: uses.max(1),
             seats: count.max(1),
         }
@@ -36,7 +36,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
 
 impl<W, C> Load<W, C> {
     /// Fast tokens have the next operations waiting beside them. One more of a slow token's would only wait there.
-    fn room(&self) -> usize {
+    fn key_capacity(&self) -> usize {
         let is_brief = (Duration::from_nanos(1)..BRIEF).contains(&self.latency());
         self.capacity.lanes * self.depth().max(1 + usize::from(is_brief))
     }
