@@ -106,7 +106,7 @@ pub fn login(who: &Who, outcome: &hsmux_token::Result<()>) -> Event {
 
 fn act(who: &Who, request: &Request) -> Event {
     let (said, stage) = match request {
-        Request::Deed { deed, stage } => (serde_json::to_value(deed), Some(stage)),
+        Request::LocalAction { action, stage } => (serde_json::to_value(action), Some(stage)),
         other => (serde_json::to_value(other), None),
     };
     let Ok(Value::Object(mut fields)) = said else {

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::daemon::Running;
-use crate::service::{AppService, Door};
+use crate::service::{AppService, ListenerService};
 use crate::settings::Settings;
 
 /// So many refused connections are remembered.
@@ -127,11 +127,11 @@ impl Peers {
         }
         let settings = Settings::of_host(&config, peer);
         let service = AppService::new(Arc::clone(&running.shared), settings);
-        let door = Door {
+        let listener_service = ListenerService {
             service: Arc::clone(&service),
             host: Some(name.to_owned()),
         };
-        let entrance = Arc::new(self.reactor.entrance(Arc::new(door)));
+        let entrance = Arc::new(self.reactor.entrance(Arc::new(listener_service)));
         let made = Open {
             service,
             entrance: Arc::clone(&entrance),

@@ -56,7 +56,7 @@ enum JobState {
     /// It runs, or a seat is being chosen.
     Active,
     Queued(Ticket),
-    /// Its caller has gone away, or it was answered.
+    /// Its caller has gone away.
     Cancelled,
 }
 
@@ -119,7 +119,7 @@ impl Job {
         }
     }
 
-    /// It waits in the queue; `false`: nobody wants it any more.
+    /// Notes that it waits in the queue. `false` if it was cancelled.
     pub fn waits(&self, ticket: Ticket) -> bool {
         let mut state = self.state.lock();
         let wanted = !matches!(*state, JobState::Cancelled);
@@ -139,7 +139,7 @@ impl Job {
             .is_some_and(|requester| requester.is_gone())
     }
 
-    /// Nobody wants it any more; where it waits, if it does. What was answered has no place.
+    /// Cancels it, unless it was answered. Answers its ticket if it waits in the queue.
     pub fn cancel(&self) -> Option<Ticket> {
         if self.done.lock().is_none() {
             return None;
@@ -151,7 +151,7 @@ impl Job {
         }
     }
 
-    /// It no longer runs, if it did.
+    /// Its run on a seat has ended.
     pub fn left_its_seat(&self) {
         if let Some(timing) = &self.timing {
             timing.ended();

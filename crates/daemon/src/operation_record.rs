@@ -1,5 +1,5 @@
-//! What is written down of an operation: a line on the audit trail, and spans. Of a use of a key where neither is
-//! wanted, this is two looks and nothing else.
+//! The record of an operation: a line on the audit trail, and spans. If a use of a key needs neither, this costs two
+//! checks.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,82 +9,82 @@ use hsmux_pool::{Catalogue, RequestTiming};
 use hsmux_token::{Class, Error, Object, ObjectRef, Operation, Outcome, Result, ck, rv_name};
 use hsmux_traces::{Trace, word};
 
-use crate::talk::Session;
+use crate::application_connection::ConnectionContext;
 
-/// An operation's, from its request to its answer.
-pub struct Account {
-    line: Option<Line>,
-    traced: Option<Box<Traced>>,
+/// The record of an operation, from its request to its answer.
+pub struct OperationRecord {
+    line: Option<AuditLine>,
+    traced: Option<Box<OperationTrace>>,
 }
 
 /// A use of a key, or a change of a token's object, for the audit trail.
-struct Line {
+struct AuditLine {
     call: &'static str,
     key: String,
     label: Option<String>,
     class: Option<&'static str>,
     mechanism: Option<String>,
-    /// Whether it changes a token's object: that has a line always.
+    /// True if it changes a token's object: a change always has a line.
     changes: bool,
-    /// It is denied, and one of those that have a line.
+    /// It was denied, and gets a line all the same.
     heard: bool,
     since: Instant,
 }
 
-/// A trace of its own: a program says of none that its operation is part of it.
-struct Traced {
+/// A trace of its own: programs send no trace context.
+struct OperationTrace {
     trace: Arc<Trace>,
-    /// Once it was admitted.
+    /// Set when the operation is admitted.
     operation: Option<hsmux_traces::OperationSpans>,
 }
 
-/// So many in a minute of one user and call have lines of their own, where they come to nothing.
+/// The failed operations per minute, user and call that have lines of their own.
 const IN_VAIN: u64 = 100;
 
-impl Account {
-    /// It was asked for.
+impl OperationRecord {
+    /// Begins the record.
     pub fn open(
-        session: &Session,
+        context: &ConnectionContext,
         operation: &Operation,
         catalogue: &Catalogue,
         since: Instant,
     ) -> Self {
         Self {
-            line: Line::of(session, operation, catalogue, since),
-            traced: Traced::begin(session, operation),
+            line: AuditLine::of(context, operation, catalogue, since),
+            traced: OperationTrace::begin(context, operation),
         }
     }
 
-    /// It may not be done. That costs nothing: of those who try it again and again some have a line where all uses have
-    /// one, else the first, and the others are counted.
-    pub fn deny(&mut self, session: &Session) {
+    /// The operation is denied. A denial costs its program nothing, so only the first ones get lines: [`IN_VAIN`] if uses
+    /// are recorded, else one. The others are counted.
+    pub fn deny(&mut self, context: &ConnectionContext) {
         let Some(line) = &mut self.line else { return };
-        let shared = &session.application.service.shared;
+        let shared = &context.application.service.shared;
         let lines = if shared.audit.wants_uses() {
             IN_VAIN
         } else {
             1
         };
-        if shared.refusals.is_among(&session.who, line.call, lines) {
+        if shared.refusals.is_among(&context.who, line.call, lines) {
             line.heard = true;
         } else {
             self.line = None;
         }
     }
 
-    /// Refuses it where its line cannot be written; that has no line, but is counted.
-    pub fn admit(&mut self, session: &Session) -> Result<()> {
+    /// Refuses the operation if its line cannot be written. Such a refusal has no line, but is counted.
+    pub fn admit(&mut self, context: &ConnectionContext) -> Result<()> {
         if self.line.is_none() {
             return Ok(());
         }
-        let admitted = session.application.service.shared.audit.admit();
+        let admitted = context.application.service.shared.audit.admit();
         if admitted.is_err() {
             self.line = None;
         }
         admitted
     }
 
-    /// The pool is given it: where that writes down how it goes.
+    /// The operation goes to the pool. Answers the timing for the pool to fill, if the operation is traced.
     pub fn timing(&mut self, operation: &Operation) -> Option<Arc<RequestTiming>> {
         let traced = self.traced.as_mut()?;
         let trace = Arc::clone(&traced.trace);
@@ -92,13 +92,13 @@ impl Account {
         Some(traced.operation.insert(begun).timing())
     }
 
-    /// It has its answer. A change that fails may cost as little as one that is denied.
-    pub fn close(self, session: &Session, result: &Result<Outcome>) {
+    /// Ends the record. Failed changes are limited like denials, because they may cost as little.
+    pub fn close(self, context: &ConnectionContext, result: &Result<Outcome>) {
         if let Some(line) = self.line {
-            let shared = &session.application.service.shared;
+            let shared = &context.application.service.shared;
             let in_vain = result.is_err() && line.changes && !line.heard;
-            if !in_vain || shared.refusals.is_among(&session.who, line.call, IN_VAIN) {
-                line.write(session, result);
+            if !in_vain || shared.refusals.is_among(&context.who, line.call, IN_VAIN) {
+                line.write(context, result);
             }
         }
         if let Some(traced) = self.traced {
@@ -107,10 +107,10 @@ impl Account {
     }
 }
 
-impl Line {
-    /// `None` where nothing is to be recorded: a use where uses are not, or no key at all.
+impl AuditLine {
+    /// `None` if nothing is recorded: no key is used, or uses are not recorded.
     fn of(
-        session: &Session,
+        context: &ConnectionContext,
         operation: &Operation,
         catalogue: &Catalogue,
         since: Instant,
@@ -118,7 +118,7 @@ impl Line {
         let changes = operation.changes_token();
         // C_SignInit uses no key.
         let uses = !changes && !matches!(operation, Operation::Begin { .. });
-        let wanted = changes || uses && session.application.service.shared.audit.wants_uses();
+        let wanted = changes || uses && context.application.service.shared.audit.wants_uses();
         if !wanted {
             return None;
         }
@@ -140,14 +140,14 @@ impl Line {
         })
     }
 
-    fn write(self, session: &Session, result: &Result<Outcome>) {
+    fn write(self, context: &ConnectionContext, result: &Result<Outcome>) {
         let made = made(result).filter(|_| self.changes);
         // What is made of another object has that one's: its own is the program's to choose.
         let new = made.filter(|_| self.key == NEW);
         let label = self
             .label
             .or_else(|| new.and_then(|object| object.attributes.text(ck::CKA_LABEL)));
-        let event = Event::key_use(&session.who.actor, self.call, self.key)
+        let event = Event::key_use(&context.who.actor, self.call, self.key)
             .label(label)
             .class(self.class)
             .made(made.map(|object| object.id.to_string()))
@@ -157,20 +157,20 @@ impl Line {
             Ok(_) => event,
             Err(error) => event.outcome(error.to_string()),
         };
-        session.application.service.shared.audit.record(event);
+        context.application.service.shared.audit.record(event);
     }
 }
 
-impl Traced {
+impl OperationTrace {
     /// `None` where it is not traced.
-    fn begin(session: &Session, operation: &Operation) -> Option<Box<Self>> {
-        let traces = &session.application.service.shared.traces;
+    fn begin(context: &ConnectionContext, operation: &Operation) -> Option<Box<Self>> {
+        let traces = &context.application.service.shared.traces;
         let trace = traces.begin(|| None)?;
         trace.name(format!("PKCS#11 {}", operation.call()));
         trace.say("hsmux.operation", operation.call());
-        trace.say("hsmux.program", session.who.program().to_owned());
-        trace.say("hsmux.uid", i64::from(session.who.uid));
-        trace.say("hsmux.pid", i64::from(session.who.pid));
+        trace.say("hsmux.program", context.who.program().to_owned());
+        trace.say("hsmux.uid", i64::from(context.who.uid));
+        trace.say("hsmux.pid", i64::from(context.who.pid));
         if let Some(key) = key(operation) {
             trace.say("hsmux.key", key);
         }

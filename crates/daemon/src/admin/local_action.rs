@@ -1,4 +1,4 @@
-//! What commands do with their own hands.
+//! Actions of commands without the daemon, for the audit trail.
 
 use std::path::PathBuf;
 
@@ -6,28 +6,28 @@ use serde::{Deserialize, Serialize};
 
 use super::Announced;
 
-/// Something that a command does past the daemon: to a token, a card or the broker's store. Cards are named by their
-/// serial numbers; no PIN, password, share or client's token is ever part of it.
+/// An action of a command on a token, a card or the broker's store, without the daemon. Cards are named by their serial
+/// numbers. It never contains a PIN, password, share or client's token.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "act", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Deed {
+pub enum LocalAction {
     /// `hsmux token init`.
     TokenInit {
         /// The vendor's module.
         module: PathBuf,
         /// The label that the token is to have.
         label: String,
-        /// The serial number of the token that is erased for it.
+        /// The serial number of the token that is erased.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         erased: Option<String>,
     },
-    /// `hsmux card init`, which erases it.
+    /// `hsmux card init`, which erases the card.
     CardInit {
         /// The card.
         card: String,
         /// The label that it is to have.
         label: String,
-        /// Of how many shares its DKEK is made; without it keys cannot leave.
+        /// The number of shares of its DKEK. Without a DKEK keys cannot leave the card.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         dkek_shares: Option<u8>,
     },
@@ -93,7 +93,7 @@ pub enum Deed {
     TokenAuthCreate {
         /// The token's id.
         id: String,
-        /// Whose it is.
+        /// Its owner's name.
         name: String,
         /// Seconds after 1970; `None`: it does not expire.
         expires: Option<u64>,
@@ -102,7 +102,7 @@ pub enum Deed {
     TokenAuthRevoke {
         /// The id or the name that was given.
         which: String,
-        /// The ids of those that it means.
+        /// The ids of the matching tokens.
         ids: Vec<String>,
     },
     /// `hsmux broker --backup`.
@@ -112,8 +112,9 @@ pub enum Deed {
     },
 }
 
-impl Deed {
-    /// Tokens and cards lose what they had, or give keys away; rows of the broker's store come again.
+impl LocalAction {
+    /// Actions on tokens and cards lose objects or export keys, so they are always announced. Rows of the broker's store
+    /// can be made again.
     pub(super) fn announced(&self) -> Announced {
         match self {
             Self::TokenAuthCreate { .. }
@@ -124,7 +125,7 @@ impl Deed {
     }
 }
 
-/// How far a [`Deed`] is.
+/// The progress of a [`LocalAction`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
@@ -132,6 +133,6 @@ pub enum Stage {
     Begun,
     /// It is done.
     Done,
-    /// It failed, or not all of it was done: why.
+    /// It failed, or was done in part: the reason.
     Failed(String),
 }

@@ -1,5 +1,5 @@
-//! A vendor's module at an administrator's hands: in a process of its own, with the member's
-//! environment, so that one that crashes or hangs takes nothing along.
+//! Changes a member's PIN in a process of its own, with the member's environment. If the module crashes or hangs, only
+//! that process ends.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -16,27 +16,28 @@ use minicbor::{Decode, Encode};
 
 use crate::child::end_of;
 
-/// The argument that makes `hsmux` such a process.
+/// The hidden argument with which `hsmux` becomes this process.
 pub const ARGUMENT: &str = "desk";
 
+/// The longest duration of a PIN change.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long the kernel may take to end a killed process that is not stuck in a driver.
+/// The longest time for a killed process to end, if it does not hang in a driver.
 const KILLED_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long what it has written may be on its way.
+/// The longest wait for the report after the process has ended.
 const READ_WITHIN: Duration = Duration::from_secs(1);
 
-/// An error with its message is much shorter.
+/// The longest report: an error with its message is much shorter.
 const LONGEST_REPORT: u64 = 64 * 1024;
 
-/// Paths, names and PINs are much shorter.
+/// The longest order: paths, names and PINs are much shorter.
 const LONGEST_ORDER: usize = 64 * 1024;
 
-/// What is to be done, on standard input.
+/// The order, on standard input.
 #[derive(Encode, Decode)]
 #[cbor(array)]
-struct Order {
+struct PinChangeOrder {
     #[n(0)]
     options: Options,
     #[n(1)]
@@ -45,7 +46,7 @@ struct Order {
     sandbox: Sandbox,
 }
 
-/// What came of it, on standard output.
+/// The result, on standard output.
 type Report = Result<(), Error>;
 
 /// Changes a member's PIN from that in `options` to `new`.
@@ -60,7 +61,7 @@ pub fn change_pin(
     let failed = |what: &str, e: &dyn std::fmt::Display| {
         Error::pool(Kind::Environment, format!("{member}: {what}: {e}"))
     };
-    let order = Order {
+    let order = PinChangeOrder {
         options,
         new_pin: new.clone(),
         sandbox,
@@ -76,7 +77,7 @@ pub fn change_pin(
         .spawn()
         .map_err(|e| failed(&format!("cannot start {}", program.display()), &e))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A child that is gone already is seen by its missing report.
+        // If the child has already ended, its report is missing.
         let _ = stdin.write_all(order.expose());
     }
     let (report, fate) = read_report(child, PATIENCE, |child| {
@@ -91,8 +92,8 @@ pub fn change_pin(
     })
 }
 
-/// What the child writes until it ends, and what has become of it. It is killed if that takes too long, and left to
-/// itself if it does not end even so.
+/// Reads the child's output until it ends. Answers the output and how the child ended. A child that takes too long is
+/// killed, and if it does not end then, it is left alone.
 fn read_report(
     mut child: Child,
     patience: Duration,
@@ -108,11 +109,11 @@ fn read_report(
         ended = end_of(&mut child, Instant::now() + KILLED_WITHIN);
     }
     let fate = ended.unwrap_or_else(|| {
-        // Somebody has to be told when it ends after all, or it stays a zombie.
+        // A thread has to wait for its end, or it stays a zombie.
         thread::spawn(move || child.wait());
         "it hangs in the kernel, and does not end though it was killed".into()
     });
-    // A process that the module has started may have inherited the pipe, and goes on.
+    // A process that the module started may have inherited the pipe and keep it open.
     let until = Instant::now() + READ_WITHIN;
     let mut report = Vec::new();
     while let Ok(part) = told.recv_timeout(until.saturating_duration_since(Instant::now())) {
@@ -132,7 +133,7 @@ fn tell_report(stdout: impl Read, tell: &Sender<Vec<u8>>) {
 }
 
 fn hear_order() -> io::Result<Secret> {
-    // One that grew would leave copies of the PINs behind.
+    // A buffer that grows would leave copies of the PINs in memory.
     let mut order = Vec::with_capacity(LONGEST_ORDER);
     let read = File::from(take_stdin()?)
         .take(LONGEST_ORDER as u64)
@@ -141,15 +142,15 @@ fn hear_order() -> io::Result<Secret> {
     read.map(|_| order)
 }
 
-/// The process: reads an order, carries it out, reports.
-pub fn desk_main() -> ExitCode {
+/// The main function of the process: reads an order, carries it out, reports.
+pub fn pin_change_main() -> ExitCode {
     keep_secrets();
     lock_memory();
     let Ok(order) = hear_order() else {
         return ExitCode::FAILURE;
     };
-    let report: Report = match minicbor::decode::<Order>(order.expose()) {
-        Ok(Order {
+    let report: Report = match minicbor::decode::<PinChangeOrder>(order.expose()) {
+        Ok(PinChangeOrder {
             options,
             new_pin,
             sandbox,
@@ -185,7 +186,7 @@ mod tests {
     #[test]
     fn one_that_ends_has_its_report_read_also_where_the_pipe_stays_open() {
         let begun = Instant::now();
-        // The number of the process that goes on.
+        // The shell prints the number of the process that stays.
         let child = shell("sleep 1000 & printf %s $!");
         let (report, fate) = read_report(child, PATIENCE, |_| panic!("it has ended"));
         assert_eq!(fate, "exit status: 0");

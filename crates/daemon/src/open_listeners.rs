@@ -1,4 +1,4 @@
-//! The sockets that are open: one for each listener of the configuration, and administration's.
+//! The open sockets: one for each listener of the configuration, and one for administration.
 
 use std::sync::Arc;
 
@@ -11,27 +11,27 @@ use parking_lot::Mutex;
 use crate::admin::{AdminService, ListenerStatus};
 use crate::daemon::Running;
 use crate::peers::Peers;
-use crate::service::{AppService, Door};
+use crate::service::{AppService, ListenerService};
 use crate::settings::Settings;
 
 /// All open sockets.
-pub struct Doors {
+pub struct OpenListeners {
     reactor: Arc<Reactor>,
-    applications: Mutex<Vec<Open>>,
+    applications: Mutex<Vec<OpenListener>>,
     administration: Mutex<Option<(Listening, SocketFile)>>,
-    /// Other hosts.
+    /// The connections of other hosts.
     pub peers: Peers,
 }
 
 /// A listener in service.
-struct Open {
+struct OpenListener {
     service: Arc<AppService>,
     listening: Listening,
     file: SocketFile,
 }
 
-impl Doors {
-    /// None open yet.
+impl OpenListeners {
+    /// Opens nothing yet.
     pub fn new(reactor: Arc<Reactor>) -> Self {
         Self {
             peers: Peers::new(Arc::clone(&reactor)),
@@ -41,7 +41,7 @@ impl Doors {
         }
     }
 
-    /// Opens all of the configuration.
+    /// Opens all listeners of the configuration.
     pub fn open(&self, running: &Arc<Running>) -> Result<()> {
         let config = running.config();
         let (socket, file) = listen(&config.admin.socket)?;
@@ -55,7 +55,12 @@ impl Doors {
         Ok(())
     }
 
-    fn open_one(&self, running: &Running, config: &Config, listener: &Listener) -> Result<Open> {
+    fn open_one(
+        &self,
+        running: &Running,
+        config: &Config,
+        listener: &Listener,
+    ) -> Result<OpenListener> {
         let settings = Settings::new(config, listener);
         if let Err(error) = &settings.pin
             && settings.listener.login == hsmux_config::Login::Pin
@@ -65,24 +70,24 @@ impl Doors {
         }
         let service = AppService::new(Arc::clone(&running.shared), settings);
         let (socket, file) = listen(&listener.socket)?;
-        let door = Arc::new(Door {
+        let listener_service = Arc::new(ListenerService {
             service: Arc::clone(&service),
             host: None,
         });
-        let listening = self.reactor.listen(socket, door)?;
-        Ok(Open {
+        let listening = self.reactor.listen(socket, listener_service)?;
+        Ok(OpenListener {
             service,
             listening,
             file,
         })
     }
 
-    /// Takes over another configuration; answers what has changed. New sockets come first, so that
-    /// one that cannot be made leaves everything as it was.
+    /// Takes over another configuration, and answers what has changed. New sockets come first: if one cannot be made,
+    /// nothing changes.
     pub fn change(&self, running: &Running, new: &Config) -> Result<Vec<String>> {
         let mut lines = Vec::new();
         let mut applications = self.applications.lock();
-        let path = |open: &Open| open.service.settings.load().listener.socket.path.clone();
+        let path = |open: &OpenListener| open.service.settings.load().listener.socket.path.clone();
         let mut added = Vec::new();
         for listener in &new.listeners {
             if !applications
@@ -107,7 +112,7 @@ impl Doors {
             if *listener != old.listener {
                 lines.push(format!("listener {} changed", path(open).display()));
             }
-            // The PIN's file may have other contents under the same name.
+            // The content of the PIN's file may have changed.
             open.service.change(Settings::new(new, listener));
             if let Err(error) = open.file.permit(&listener.socket) {
                 tracing::error!(%error, "the socket's permissions stay as they were");
@@ -119,24 +124,24 @@ impl Doors {
         Ok(lines)
     }
 
-    /// Closes all sockets; connections that are open stay until the process ends.
+    /// Closes all sockets. Open connections stay until the process ends.
     pub fn close(&self) {
         self.applications.lock().clear();
         *self.administration.lock() = None;
     }
 
-    /// Whether C_Login is refused wherever it is: no listener can read its PIN.
+    /// True if every listener refuses C_Login, because it cannot read its PIN.
     pub fn nobody_can_log_in(&self) -> bool {
-        let refuses = |open: &Open| {
+        let refuses = |open: &OpenListener| {
             let settings = open.service.settings.load();
             settings.listener.login == hsmux_config::Login::Pin && settings.pin.is_err()
         };
         self.applications.lock().iter().all(refuses)
     }
 
-    /// How the listeners are.
+    /// The state of the listeners.
     pub fn status(&self) -> Vec<ListenerStatus> {
-        let status = |open: &Open| {
+        let status = |open: &OpenListener| {
             let settings = open.service.settings.load();
             ListenerStatus {
                 socket: settings.listener.socket.path.clone(),

@@ -1,4 +1,4 @@
-//! One connection of an application: calls in, answers out. Nothing here waits.
+//! One connection of an application: takes calls and sends answers. Nothing here blocks.
 
 use std::sync::Arc;
 
@@ -15,42 +15,42 @@ use crate::audit::{self, Who};
 use crate::execute::execute;
 use crate::view;
 
-/// Operations of one call: the reactor's thread hears nobody else while it takes them. Modules send one, another host
-/// [`DEPTH_OF_LINKS`].
+/// The most operations in one call: the reactor's thread serves no other connection while it takes them. Modules send
+/// one, another host [`DEPTH_OF_LINKS`].
 const MOST: u64 = 64;
 
-/// A connection.
-pub struct Talk {
-    session: Arc<Session>,
+/// A connection of an application.
+pub struct ApplicationConnection {
+    context: Arc<ConnectionContext>,
     name: (u32, [u8; 16]),
 }
 
-/// What the answers need to know of a connection.
-pub struct Session {
-    /// Whose it is.
+/// The data of a connection that its answers need.
+pub struct ConnectionContext {
+    /// The application.
     pub application: Arc<Application>,
-    /// For the audit trail.
+    /// The user and program, for the audit trail.
     pub who: Who,
-    /// The pool, as long as somebody waits for what is asked of it.
+    /// The connection to the pool. Its requests are cancelled when this one closes.
     pub connection: ClientConnection,
 }
 
-impl Talk {
+impl ApplicationConnection {
     /// A connection of an application.
     pub fn new(application: Arc<Application>, name: (u32, [u8; 16]), who: Who) -> Self {
         let connection = application.pool_session.connect();
-        let session = Arc::new(Session {
+        let context = Arc::new(ConnectionContext {
             application,
             who,
             connection,
         });
-        Self { session, name }
+        Self { context, name }
     }
 }
 
-impl Conversation for Talk {
+impl Conversation for ApplicationConnection {
     fn most_operations(&self) -> u64 {
-        if self.session.application.service.settings.load().of_host {
+        if self.context.application.service.settings.load().of_host {
             DEPTH_OF_LINKS as u64
         } else {
             MOST
@@ -58,62 +58,62 @@ impl Conversation for Talk {
     }
 
     fn call(&self, call: Call, answer: Answerer) {
-        let session = &self.session;
-        // Who was let in may have been taken out of the configuration since.
-        let settings = session.application.service.settings.load();
-        if let Err(error) = settings.admit(session.who.uid) {
-            let shared = &session.application.service.shared;
-            let _ = shared.keep_out(&session.who, &error);
-            // A host that is let in no longer goes on with its other members.
+        let context = &self.context;
+        // The configuration may have changed since the connection was admitted.
+        let settings = context.application.service.settings.load();
+        if let Err(error) = settings.admit(context.who.uid) {
+            let shared = &context.application.service.shared;
+            let _ = shared.keep_out(&context.who, &error);
+            // A host that is refused from now on should use its other members.
             let error = if settings.of_host {
                 Error::lost(error.to_string())
             } else {
                 error
             };
-            return answer.send(&session.reply(Answer::Failed(error)));
+            return answer.send(&context.reply(Answer::Failed(error)));
         }
         match call {
-            Call::Execute(items) => execute(session, items, answer),
-            Call::Catalogue { known } => session.catalogue(known, answer),
+            Call::Execute(items) => execute(context, items, answer),
+            Call::Catalogue { known } => context.catalogue(known, answer),
             Call::Info => {
-                let info = session.view().info.clone();
-                answer.send(&session.reply(Answer::Info(info)));
+                let info = context.view().info.clone();
+                answer.send(&context.reply(Answer::Info(info)));
             }
-            Call::Login(pin) => session.login(pin, answer),
+            Call::Login(pin) => context.login(pin, answer),
             Call::Logout => {
-                session.application.log_out();
-                answer.send(&session.reply(Answer::Done));
+                context.application.log_out();
+                answer.send(&context.reply(Answer::Done));
             }
-            Call::HandOver(key) => session.hand_over(key, answer),
-            Call::Admin(_) => session.refuse("administration has a socket of its own", answer),
-            Call::Objects if settings.of_host => session.objects(answer),
+            Call::HandOver(key) => context.hand_over(key, answer),
+            Call::Admin(_) => context.refuse("administration has a socket of its own", answer),
+            Call::Objects if settings.of_host => context.objects(answer),
             Call::Look if settings.of_host => {
-                let seen = session.application.tell(&session.view());
-                answer.send(&session.reply(Answer::Seen(seen)));
+                let seen = context.application.tell(&context.view());
+                answer.send(&context.reply(Answer::Seen(seen)));
             }
             Call::Pace if settings.of_host => {
-                answer.send(&session.reply(Answer::Pace(Vec::new())));
+                answer.send(&context.reply(Answer::Pace(Vec::new())));
             }
             Call::Objects | Call::Start(_) | Call::Look | Call::Pace => {
-                session.refuse("that is for workers", answer);
+                context.refuse("that is for workers", answer);
             }
         }
     }
 
     fn logged_in(&self) -> bool {
-        self.session.application.logged_in()
+        self.context.application.logged_in()
     }
 
     fn answer_bytes(&self, call: &Call) -> usize {
-        let session = &self.session;
+        let context = &self.context;
         let objects = match call {
             Call::Catalogue { known } => {
-                let (view, bytes) = session.sized_view();
+                let (view, bytes) = context.sized_view();
                 if view.epoch == *known { 0 } else { bytes }
             }
-            Call::Objects | Call::Look => session.sized_view().1,
+            Call::Objects | Call::Look => context.sized_view().1,
             Call::Execute(items) => {
-                let copied = items.iter().map(|item| session.copied(&item.operation));
+                let copied = items.iter().map(|item| context.copied(&item.operation));
                 copied.fold(0, usize::saturating_add)
             }
             _ => 0,
@@ -122,12 +122,12 @@ impl Conversation for Talk {
     }
 
     fn closed(&self) {
-        self.session.connection.end();
-        self.session.application.service.leave(self.name);
+        self.context.connection.end();
+        self.context.application.service.leave(self.name);
     }
 }
 
-impl Session {
+impl ConnectionContext {
     /// An answer, with the epoch as the application sees it.
     pub fn reply(&self, answer: Answer) -> Reply {
         let service = &self.application.service;
@@ -141,7 +141,7 @@ impl Session {
         self.sized_view().0
     }
 
-    /// How many bytes the object has that is read or copied.
+    /// The size in bytes of the object that is read or copied.
     fn copied(&self, operation: &Operation) -> usize {
         let (Operation::Read { object } | Operation::Copy { object, .. }) = operation else {
             return 0;
@@ -174,7 +174,7 @@ impl Session {
         answer.send(&self.reply(Answer::Objects(snapshot)));
     }
 
-    /// An answer as whoever asked may have it.
+    /// The result as the application may see it.
     pub fn result(&self, result: Result<Outcome>) -> Result<Outcome> {
         if !self.application.service.settings.load().of_host {
             return result;
@@ -183,7 +183,7 @@ impl Session {
             Ok(Outcome::Objects(made)) => Ok(Outcome::Objects(
                 made.into_iter().map(shown_to_hosts).collect(),
             )),
-            // What another host may not do here, or cannot, one of its other members perhaps can.
+            // Another member of that host may be able to do it, so the error is the pool's.
             Err(error) if matches!(error.kind(), Kind::Forbidden | Kind::NoMechanism) => {
                 Err(error.with_scope(Scope::Pool))
             }
@@ -209,31 +209,31 @@ impl Session {
             Ok(against) => Arc::clone(against),
             Err(error) => return answer.send(&self.reply(Answer::Failed(error.clone()))),
         };
-        let session = Arc::clone(self);
+        let context = Arc::clone(self);
         service
             .shared
             .gate
             .judge(self.who.uid, pin, against, move |result| {
-                let is_worth_a_line = session.record_login(&result);
+                let is_worth_a_line = context.record_login(&result);
                 let said = match result {
                     Ok(()) => {
-                        session.application.log_in();
+                        context.application.log_in();
                         Answer::Done
                     }
                     Err(error) => {
-                        let Who { uid, pid, .. } = session.who;
-                        let program = session.who.program();
+                        let Who { uid, pid, .. } = context.who;
+                        let program = context.who.program();
                         if is_worth_a_line {
                             tracing::warn!(uid, pid, program, %error, "login refused");
                         }
                         Answer::Failed(error)
                     }
                 };
-                answer.send(&session.reply(said));
+                answer.send(&context.reply(said));
             });
     }
 
-    /// A PIN that was looked at has a line; how often none was is counted. Whether there is one.
+    /// Records a login. Each PIN that was checked has a line; logins without a check are counted. True if there is a line.
     fn record_login(&self, result: &Result<()>) -> bool {
         let shared = &self.application.service.shared;
         match result {
@@ -254,7 +254,7 @@ impl Session {
     }
 }
 
-/// A token's key, without what is secret of it, whatever the token would show.
+/// Removes secret attributes from a token's key, even those that the token would show.
 fn shown_to_hosts(made: Made) -> Made {
     match made.session {
         Some(_) => made,
