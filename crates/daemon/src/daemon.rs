@@ -180,7 +180,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// What it is made of, for tests and for programs that start it themselves.
+    /// The parts of the daemon, for tests and for programs that start it themselves.
     pub fn running(&self) -> &Arc<Running> {
         &self.running
     }
@@ -317,7 +317,7 @@ impl Running {
             lines.extend(others.then(|| "traces changed".to_owned()));
         }
         self.shared.audit.change(&audit::settings(&new));
-        // What is written down of each use, and who may use what, may be other things from now on.
+        // The rights, and the uses to be recorded, may have changed.
         self.shared.pool.end_direct();
         let administrators = users(&new.admin.socket.allow_users);
         self.administrators.store(Arc::new(administrators));

@@ -103,7 +103,7 @@ impl Dkek {
     }
 }
 
-/// Whether a card has said that it has no such application. A fault may pass.
+/// True if a card has said that it has no such application. A fault may pass.
 fn is_of_another_kind(error: &ProvisionError) -> bool {
     let ProvisionError::Card(error) = error else {
         return false;

@@ -36,7 +36,7 @@ impl StateLock {
         Ok(Self { _lock: lock })
     }
 
-    /// Whether a daemon holds the folder; an error to whoever may not look into it.
+    /// True if a daemon holds the folder. An error if the caller may not look into it.
     pub fn is_held(state: &Path) -> Result<bool> {
         let held = FileLock::is_held(&state.join("daemon.lock"));
         held.map_err(|error| failed(state, "cannot see whether a daemon uses it", &error))

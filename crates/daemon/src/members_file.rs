@@ -135,7 +135,7 @@ fn sections(text: &str) -> Vec<usize> {
     starts.collect()
 }
 
-/// Whether they say the same, wherever in the file.
+/// True if they say the same, wherever in the file.
 fn same(mut one: Config, mut other: Config) -> bool {
     // Where nothing is said of it, this is the number of members.
     one.pool.replicas = other.pool.replicas;

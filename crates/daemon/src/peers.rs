@@ -43,7 +43,7 @@ struct Refused {
 }
 
 impl Refused {
-    /// Whether there may be another line in the log.
+    /// True if there may be another line in the log.
     fn may_tell(&mut self) -> bool {
         let running = self
             .told

@@ -32,7 +32,7 @@ impl Record {
 }
 
 impl Throttle {
-    /// Whether this user may try now. No PIN is looked at before.
+    /// Admits a try of this user, before any PIN is checked.
     pub fn admit(&mut self, uid: u32, now: Instant) -> Result<()> {
         self.0
             .retain(|_, record| now.duration_since(record.last) < FORGET);

@@ -20,7 +20,7 @@ type Sized = (Arc<View>, usize);
 /// The epoch as an application sees it: another one after C_Login, after a change of the
 /// listener's rights, and never 0.
 pub fn epoch(catalogue: &Catalogue, settings: &Settings, logged_in: bool) -> u64 {
-    // That a token of this host has a key, too, is news to others.
+    // Other hosts also have to learn that a token of this host has a key.
     let epoch = if settings.of_host {
         catalogue.edition()
     } else {

@@ -22,7 +22,7 @@ pub trait Connector: Send + Sync {
         Care::default()
     }
 
-    /// Whether the token is another host's: it is used like the pool's own, but changes of objects leave
+    /// True if the token is another host's: it is used like the pool's own, but changes of objects leave
     /// it alone, and it is not offered to other hosts.
     fn remote(&self) -> bool {
         false

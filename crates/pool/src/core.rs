@@ -13,7 +13,7 @@ use crate::Options;
 use crate::alarm::Alarm;
 use crate::catalogue::Catalogue;
 use crate::client_session::Affinity;
-use crate::direct::Lines;
+use crate::direct::DirectConnections;
 use crate::job::{Attempt, Lane, Work};
 use crate::need::{Need, Route};
 use crate::proof::{Answers, AwaitedKeys, ProofPermits};
@@ -56,7 +56,7 @@ pub(crate) struct Core {
     /// Who looks after the members.
     pub watchers: MemberWatchers,
     /// Connections of programs that workers serve themselves.
-    pub lines: Lines,
+    pub direct: DirectConnections,
     connections: AtomicU64,
 }
 
@@ -101,7 +101,7 @@ impl Core {
             affinities: Mutex::default(),
             large_session_keys: LargeSessionKeys::default(),
             watchers: MemberWatchers::default(),
-            lines: Lines::default(),
+            direct: DirectConnections::default(),
             connections: AtomicU64::new(0),
             options,
         })
@@ -166,7 +166,7 @@ impl Core {
     }
 
     pub fn carry_out(self: &Arc<Self>, update: QueueUpdate) {
-        self.review_lines();
+        self.review_direct();
         self.hand_out(update.grants);
         for (work, error) in update.refused {
             work.fail(error);

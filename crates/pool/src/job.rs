@@ -217,7 +217,7 @@ impl Work {
         }
     }
 
-    /// Whether this one has asked for it.
+    /// True if this one has asked for it.
     pub fn is_of(&self, requester: &Arc<Requester>) -> bool {
         match self {
             Self::Job(job) => job

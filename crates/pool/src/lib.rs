@@ -1,8 +1,8 @@
 //! Many tokens as one: catalogue, leases, policies, health, queueing.
 //!
-//! A [`Pool`] is a [`hsmux_token::Token`] over any number of [`Seat`]s. A request takes a lane of a
-//! seat that holds its key, or waits in the one queue; no lane is free while a request waits that it
-//! could serve. What fails because of a token moves on to another copy of the key.
+//! A [`Pool`] is a [`hsmux_token::Token`] over any number of [`Seat`]s. A request gets a lane of a seat that holds its
+//! key, or waits in the one queue. No lane is free while a request waits that it could serve. If a token fails, its
+//! requests move to other replicas of their keys.
 
 mod alarm;
 mod amendments;

@@ -72,7 +72,7 @@ pub enum LocalAction {
     CardPinUnblock {
         /// The card.
         card: String,
-        /// Whether the user has a new PIN.
+        /// True if the user has a new PIN.
         new_pin: bool,
     },
     /// `hsmux card backup`.

@@ -45,7 +45,7 @@ pub enum Request {
     TokenRemove {
         /// Its name.
         token: String,
-        /// Whether it may be the last that serves, or that serves some key.
+        /// Take the last serving member, or the last one of a key.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         force: bool,
     },
@@ -55,7 +55,7 @@ pub enum Request {
         token: String,
         /// Why, for those who look at the status later.
         reason: String,
-        /// Whether it may be the last that serves, or that serves some key.
+        /// Take the last serving member, or the last one of a key.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         force: bool,
     },
@@ -88,7 +88,7 @@ pub enum Request {
         key: String,
         /// Class and name of each, as [`Request::KeyFind`] lists them. If others match by now, nothing is deleted.
         objects: BTreeSet<(String, String)>,
-        /// Whether keys of the broker may be among them.
+        /// True if keys of the broker may be among them.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         broker_keys: bool,
     },
@@ -164,7 +164,7 @@ pub enum Announced {
 }
 
 impl Request {
-    /// Whether it changes anything, so that the audit trail has a line of how it ended.
+    /// True if it changes anything. The audit trail then has a line of how it ended.
     pub fn acts(&self) -> bool {
         match self {
             Self::Status | Self::Keys | Self::KeyFind { .. } | Self::PinList => false,

@@ -92,7 +92,7 @@ fn meant<'a>(config: &'a Config, names: &[String]) -> Result<Vec<&'a Member>> {
     Ok(all.collect())
 }
 
-/// What to tell of those that the rest of an earlier rotation has left as they are.
+/// The hint about members that the end of an earlier rotation has not changed.
 fn not_again(left: &[&Member]) -> Option<String> {
     let names: Vec<_> = left.iter().map(|member| member.name.as_str()).collect();
     (!names.is_empty()).then(|| {

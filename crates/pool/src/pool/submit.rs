@@ -1,4 +1,4 @@
-//! Requests come in.
+//! Submission of requests.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,8 +17,8 @@ use crate::request_timing::RequestTiming;
 use crate::scheduler::KeyCapacity;
 use crate::seatset::SeatSet;
 
-/// How many threads a service has that calls [`Pool::submit_claimed`] on them: one more than operations run on the
-/// callers' threads at once, so that one is left where tokens do not return from their calls.
+/// The threads of a service that calls [`Pool::submit_claimed`] on them. It is one more than operations run on callers'
+/// threads at once, so one thread is left if tokens do not return from their calls.
 pub fn serving_threads() -> usize {
     hsmux_module::most_here() + 1
 }
@@ -28,9 +28,8 @@ pub fn serving_threads() -> usize {
 pub struct Holders(SeatSet);
 
 impl Pool {
-    /// [`Token::submit`] of one request, which is given up where the claim is dropped while it waits; changes are
-    /// carried out all the same. Its `timing` is written down: of what is given to a seat of its own, and not of
-    /// changes, which reach many.
+    /// [`Token::submit`] of one request. Dropping the claim while the request waits cancels it, unless it is a change.
+    /// `timing` records the runs on seats. A change has no timing, because it reaches many seats.
     ///
     /// Called on one of [`serving_threads`]: work that is shorter than a hand-over to another
     /// thread may run on this one.
@@ -58,9 +57,9 @@ impl Pool {
         self.submit_one(request, ask)
     }
 
-    /// How long a use of this key would take that came now, what it waits included, by what the tokens that hold it
-    /// have shown lately; `before`: so many come first that their callers keep back. `None`: nothing waits for them,
-    /// or nobody knows. Where nothing waits at all it costs a look at a number.
+    /// Estimates the time of a use of this key from now, its wait included, by the recent speed of the tokens that hold
+    /// it. `before` requests come first that the caller keeps back. `None` if no request waits for these tokens, or
+    /// their speed is unknown. If nothing waits at all, it costs one atomic read.
     pub fn wait_estimate(&self, key: &ObjectId, before: usize) -> Option<Duration> {
         if before == 0 && self.core.queued.load(Ordering::Relaxed) == 0 {
             return None;
@@ -70,14 +69,14 @@ impl Pool {
         scheduler.wait_estimate(&able, before, Instant::now())
     }
 
-    /// Where a key serves now.
+    /// The seats where a key serves now.
     pub fn holders(&self, key: &ObjectId) -> Holders {
         let catalogue = self.core.catalogue.load();
         let serving = catalogue.entries.get(key).map(|entry| entry.serving);
         Holders(serving.unwrap_or(SeatSet::EMPTY).and(&catalogue.in_service))
     }
 
-    /// How many uses keep these seats busy: a caller who has more can keep the others back.
+    /// The number of uses that keep these seats busy. A caller that has more can keep the others back.
     pub fn key_capacity(&self, holders: &Holders) -> KeyCapacity {
         self.core.scheduler.lock().key_capacity(&holders.0)
     }

@@ -1,9 +1,9 @@
-//! How soon one answer of a busy seat follows another.
+//! The average time between two answers of a busy seat.
 //!
-//! An operation that takes the last free lane just when another one has left it shows it, whatever the seat does inside
-//! (Little's law): a card that does one thing at a time answers the last of four after four times its time, one that
-//! does four at once after its time; a fourth of that is the time between two answers, of either. One that runs while
-//! lanes are free shows only that it is no longer.
+//! This follows from Little's law. An operation that takes a lane just when another has left it shows the interval: its
+//! time divided by the number of lanes. A card that does one thing at a time answers the last of four after four times
+//! its time; a seat that does four at once answers it after its time. An operation that runs while lanes are free shows
+//! only an upper bound.
 
 use std::time::{Duration, Instant};
 
@@ -14,19 +14,19 @@ pub(super) struct AnswerInterval(Option<Average>);
 struct Average {
     /// In seconds.
     each: f64,
-    /// When it was last looked at.
+    /// The time of the last measurement.
     at: Instant,
 }
 
-/// What was seen longer ago says nothing: the token may have other work by now, or none.
+/// A measurement is used for this long. Later the token may have other work, or none.
 pub(super) const GOOD_FOR: Duration = Duration::from_secs(60);
 
-/// What one operation counts for: that a token is faster is believed sooner than that it is slower.
+/// The weight of one measurement: a shorter interval is believed sooner than a longer one.
 const FASTER: f64 = 0.25;
 const SLOWER: f64 = 0.125;
 
 impl AnswerInterval {
-    /// An operation has taken so long that had begun as one of so many, of which none was half done, in a seat with so
+    /// Records the duration of an operation that began as one of `among`, none of them half done, on a seat with so
     /// many lanes.
     pub fn learn(&mut self, took: Duration, among: usize, lanes: usize, now: Instant) {
         let seen = took.as_secs_f64() / among.max(1) as f64;
@@ -40,7 +40,7 @@ impl AnswerInterval {
         self.0 = Some(Average { each, at: now });
     }
 
-    /// Between two answers; `None`: nobody has seen it lately.
+    /// The interval in seconds. `None` if there is no recent measurement.
     pub fn seconds(&self, now: Instant) -> Option<f64> {
         let known = self.0.as_ref()?;
         (now.saturating_duration_since(known.at) <= GOOD_FOR).then_some(known.each)

@@ -1,54 +1,54 @@
-//! When a token hangs, and what is done for those that others overtake.
+//! Detects tokens that hang.
 //!
-//! An operation that a worker was given need not have begun: a card does one thing at a time, and the others
-//! wait in its module, some for long, for the lock there is not fair. So an operation has no clock of its own: a
-//! token hangs when it has answered nothing for as long as one operation may take. That would hide one that
-//! hangs, or starves, behind others that are answered. So a worker is given nothing more once one operation has
-//! been overtaken for half of its time: it has the token to itself then, and is answered, or the token hangs.
+//! An operation that a worker was given need not have begun. A card does one thing at a time, and the others wait in
+//! its module for a lock that is not fair. So operations have no clock of their own: a token hangs if it has answered
+//! nothing for as long as one operation may take. Answers of others would hide an operation that hangs or starves.
+//! So a worker gets nothing more once one operation has been overtaken for half of its time. That operation then has
+//! the token to itself: it is answered, or the token hangs.
 //!
-//! And this process may have stood still, by a signal or with its virtual machine: answers are there then that nobody
-//! has read. So who seems to hang is looked at twice.
+//! This process itself may have stopped, by a signal or with its virtual machine. Answers are then there and unread.
+//! So a seat that seems to hang is looked at twice.
 
 use std::time::{Duration, Instant};
 
 use super::load::{Load, Run};
 
-/// What a seat owes.
+/// The answers that a seat owes.
 #[derive(Default)]
 pub(super) struct AnswerState {
     /// Since when something has run there, and nothing was answered.
     silent: Option<Instant>,
     /// The run that is to be answered before the seat is given anything else.
     first: Option<u64>,
-    /// It seems to hang: when it is looked at again.
+    /// The time of the second look, if it seems to hang.
     again: Option<Instant>,
 }
 
-/// Between the two looks.
+/// The time between the two looks.
 const AGAIN: Duration = Duration::from_millis(250);
 
 impl AnswerState {
-    /// From now on an answer is waited for.
+    /// Waits for an answer from now on.
     pub fn expected_from(&mut self, now: Instant) {
         self.silent = Some(now);
         self.again = None;
     }
 
-    /// Whether the seat is given nothing more for now.
+    /// True if the seat is given nothing more for now.
     pub fn one_is_waited_for(&self) -> bool {
         self.first.is_some()
     }
 }
 
 impl<W, C> Load<W, C> {
-    /// When it is to be looked at: those that run stand behind the one that may take longest.
+    /// The time at which it is looked at: the other operations wait behind the one that may take longest.
     pub fn limit(&self) -> Option<Instant> {
         let longest = self.running.iter().map(|run| run.allowed).max()?;
         let silent = self.answers.silent? + longest;
         Some(self.answers.again.unwrap_or(silent))
     }
 
-    /// Whether the token hangs.
+    /// True if the token hangs.
     pub fn hangs(&mut self, now: Instant) -> bool {
         let silent = self.limit().is_some_and(|limit| limit <= now);
         let seemed_to = self.answers.again.is_some();
@@ -58,7 +58,7 @@ impl<W, C> Load<W, C> {
         silent && seemed_to
     }
 
-    /// A run that is no longer among the others has been answered.
+    /// A run that has left `running` was answered.
     pub fn note_answer(&mut self, number: u64, now: Instant) {
         self.answers.expected_from(now);
         if self.answers.first == Some(number) {
@@ -67,7 +67,7 @@ impl<W, C> Load<W, C> {
         if self.capacity.pool || self.answers.first.is_some() {
             return;
         }
-        // A new key is overtaken by all that runs beside it, and has to have all of its time.
+        // All others overtake a new key, so it has all of its time.
         let overtaken = |run: &&Run<W>| {
             let enough = if run.slow {
                 run.allowed

@@ -1,4 +1,4 @@
-//! Who is taken to hang, and who only stands behind others.
+//! Seats that are found to hang, and operations that only wait behind others.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ struct Seat {
 }
 
 impl Scheduler<usize, usize> {
-    /// Whether the seat is given nothing until one that runs there is answered.
+    /// True if the seat gets nothing until one of its operations is answered.
     pub(super) fn waits_for_one(&self, seat: usize) -> bool {
         let load = self.seats[seat].as_ref();
         load.is_some_and(|load| load.answers.one_is_waited_for())
@@ -38,7 +38,7 @@ impl Seat {
         }
     }
 
-    /// Gives it as many operations as it takes; their number.
+    /// Gives it as many operations as it takes. Answers their number.
     fn fill(&mut self, patience: u32) -> usize {
         let term = Term {
             deadline: self.now + Duration::from_secs(3600),
@@ -55,7 +55,7 @@ impl Seat {
         self.running.len() - before
     }
 
-    /// After so long it answers the nth of those that run.
+    /// Answers the nth running operation after this time.
     fn answers(&mut self, nth: usize, after: Duration) {
         self.now += after;
         assert!(self.machine.overdue(self.now).hung.is_empty());
@@ -63,7 +63,7 @@ impl Seat {
         self.machine.finish(run_id, self.now, Verdict::Served);
     }
 
-    /// How long after the beginning it is taken to hang, if it answers nothing more.
+    /// The time after which it is found to hang, if it answers nothing more.
     fn hangs_after(&mut self) -> Duration {
         while self.machine.overdue(self.now).hung.is_empty() {
             self.now = self.machine.nearest().expect("something runs");
@@ -124,7 +124,7 @@ fn who_is_overtaken_for_long_has_the_token_to_itself() {
 fn new_keys_leave_a_lane_and_are_given_all_of_their_time() {
     let mut seat = Seat::new(false);
     assert_eq!(seat.fill(10), 3, "the last lane is kept");
-    // For anybody who asks for less, however long the new keys take.
+    // The free lane serves shorter operations, however long the new keys take.
     while seat.now - seat.begin < ms(10_000) {
         assert_eq!(seat.fill(1), 1);
         seat.answers(3, ms(100));

@@ -1,4 +1,4 @@
-//! How many requests keep some seats busy.
+//! The number of requests that keep some seats busy.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::Scheduler;
 use super::load::Load;
 use crate::seatset::SeatSet;
 
-/// How many uses of a key its seats can work on.
+/// The number of uses of a key that its seats can work on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyCapacity {
     /// Uses at once that leave no lane without work.
@@ -15,11 +15,11 @@ pub struct KeyCapacity {
     pub seats: usize,
 }
 
-/// Between two operations that take less, the way to the next one counts.
+/// The way to a seat matters for operations shorter than this.
 const BRIEF: Duration = Duration::from_millis(10);
 
 impl<W: Clone, C: Clone> Scheduler<W, C> {
-    /// What keeps these seats busy; one use at least, so that somebody learns that they are away.
+    /// The uses that keep these seats busy. At least one, so that a caller learns that the seats are away.
     pub fn key_capacity(&self, able: &SeatSet) -> KeyCapacity {
         let seats = able
             .iter()
@@ -35,7 +35,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
 }
 
 impl<W, C> Load<W, C> {
-    /// Fast tokens have the next operations waiting beside them. One more of a slow token's would only wait there.
+    /// Fast tokens get the next operations in advance. At a slow token one more would only wait there.
     fn key_capacity(&self) -> usize {
         let is_brief = (Duration::from_nanos(1)..BRIEF).contains(&self.latency());
         self.capacity.lanes * self.depth().max(1 + usize::from(is_brief))

@@ -1,22 +1,22 @@
-//! What is due, and when.
+//! Deadlines and hangs that are due.
 
 use std::time::Instant;
 
 use super::Scheduler;
 use super::load::Load;
 
-/// What is due.
+/// Requests and seats that are due.
 pub(crate) struct Overdue<W, C> {
-    /// Waited until their deadline.
+    /// Requests that waited until their deadline.
     pub waiting: Vec<W>,
-    /// Still running, but their callers are to be answered.
+    /// Requests that still run, but whose callers have to be answered.
     pub running: Vec<W>,
-    /// Seats that hang, with the generation that does.
+    /// The connections that hang, each with its generation.
     pub hung: Vec<(C, u64)>,
 }
 
 impl<W: Clone, C: Clone> Scheduler<W, C> {
-    /// What is due now.
+    /// Takes what is due now.
     pub fn overdue(&mut self, now: Instant) -> Overdue<W, C> {
         let mut overdue = Overdue {
             waiting: self.queue.expire(now),
@@ -38,7 +38,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         overdue
     }
 
-    /// When something is due next.
+    /// The next time at which something is due.
     pub fn nearest(&self) -> Option<Instant> {
         let loads = || self.seats.iter().flatten().chain(&self.leaving);
         let runs = loads().flat_map(|load| &load.running);

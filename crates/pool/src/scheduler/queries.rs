@@ -1,4 +1,4 @@
-//! What others ask of the scheduler, which changes nothing.
+//! Queries of the scheduler's state, which change nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -8,7 +8,7 @@ use super::load::Load;
 use super::{LATELY, Scheduler, Spread};
 use crate::Owner;
 
-/// What one seat does now.
+/// The present work of one seat.
 #[derive(Default)]
 pub(crate) struct Activity {
     pub running: usize,
@@ -20,27 +20,27 @@ pub(crate) struct Activity {
 }
 
 impl<W: Clone, C: Clone> Scheduler<W, C> {
-    /// How many requests wait.
+    /// The number of waiting requests.
     pub fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// The same at any time, without a lock.
+    /// The same number, readable at any time without a lock.
     pub fn queued(&self) -> Arc<AtomicUsize> {
         self.queue.told()
     }
 
-    /// Whether the seat serves, by operations that are hardly longer than the way to it.
+    /// True if the seat serves, and its operations are hardly longer than the way to it.
     pub fn is_short(&self, seat: usize) -> bool {
         self.load(seat).is_some_and(Load::is_short)
     }
 
-    /// Whether it is given nothing for now.
+    /// True if the seat gets no requests for now.
     pub fn is_held(&self, seat: usize) -> bool {
         self.load(seat).is_some_and(|load| load.held)
     }
 
-    /// Whether operations of its token are known to be short, by any worker: by one at least they were lately.
+    /// True if any worker of its token had short operations lately.
     pub fn is_of_short_token(&self, seat: usize) -> bool {
         let of_token = |member| {
             let all = self.seats.iter().flatten();
@@ -63,7 +63,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         })
     }
 
-    /// How long it takes to serve all that wait.
+    /// The time to serve all that wait.
     pub(super) fn drain_time(&self) -> Duration {
         let rate: f64 = self
             .seats
@@ -79,7 +79,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         Duration::from_secs_f64(seconds.clamp(0.001, 60.0))
     }
 
-    /// Whether requests may stand behind those that run on this seat, whoever's is next.
+    /// True if requests of the next owner may wait behind the running ones on this seat.
     pub(super) fn takes_ahead(&self, seat: usize, now: Instant) -> bool {
         let deep = !self
             .last
@@ -87,8 +87,8 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         self.ahead.contains(seat) && self.load(seat).is_some_and(|load| load.takes_ahead(deep))
     }
 
-    /// Whether somebody else than this owner had a request lately: what stands behind the running ones at a worker is
-    /// out of reach, and this owner would have more than its share.
+    /// True if another owner had a request lately. Requests that wait at a worker cannot be reordered, so this owner
+    /// would get more than its share.
     pub(super) fn is_mixed(&self, owner: Owner, now: Instant) -> bool {
         let of_others = match self.last {
             Some((last, at)) if last != owner => Some(at),

@@ -1,4 +1,4 @@
-//! Which of the free seats runs a request.
+//! Selects the seat that runs a request.
 
 use std::time::Instant;
 
@@ -7,21 +7,21 @@ use crate::Policy;
 use crate::seatset::SeatSet;
 
 impl<W: Clone, C: Clone> Scheduler<W, C> {
-    /// By the policy; `None` when there is no seat.
+    /// Selects by the policy. `None` if there is no seat.
     pub(super) fn choose(&mut self, free: SeatSet, now: Instant) -> Option<usize> {
         let mut seats = free.iter();
         let (first, second) = (seats.next(), seats.next());
         match self.policy {
             Policy::FirstAvailable => first,
-            // The usual case; nobody's credit changes by it either.
+            // The usual case. With one seat the credits need no change.
             _ if second.is_none() => first,
             Policy::LeastLoaded => self.least_loaded(free, now),
             Policy::RoundRobin => self.take_turns(free),
         }
     }
 
-    /// Of the free workers of the least loaded token, one that is about as good and has run last: its
-    /// caches are warm. Where none is free, the least loaded.
+    /// Selects the least loaded token. Among its free workers that are about as good, the one that ran last is
+    /// selected, because its caches are warm. If no worker is free, the least loaded one is selected.
     fn least_loaded(&self, free: SeatSet, now: Instant) -> Option<usize> {
         let load = |seat: usize| self.seats[seat].as_ref();
         let cost = |seat: usize| Some((load(seat)?.cost(now), seat));
@@ -35,7 +35,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             .map_or(Some(best), |(seat, _)| Some(seat))
     }
 
-    /// Smooth weighted round-robin: everybody gains its weight, the richest pays for all.
+    /// Smooth weighted round-robin: each seat gains its weight, and the richest one pays the total.
     fn take_turns(&mut self, free: SeatSet) -> Option<usize> {
         let mut total = 0;
         let mut richest: Option<(i64, usize)> = None;

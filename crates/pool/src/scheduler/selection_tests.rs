@@ -1,4 +1,4 @@
-//! Who is chosen, and who stands behind whom.
+//! Which seat is selected, and which requests wait behind others at a worker.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -59,7 +59,7 @@ fn the_least_loaded_is_the_faster_one_until_it_has_more_to_do() {
     assert_eq!(seats, [1, 1, 1, 0, 1]);
 }
 
-/// Two workers, each with an operation that has taken so long.
+/// Two workers. An operation has taken so long on each.
 fn two_workers(members: [usize; 2], micros: u64) -> (Machine, Instant, Term) {
     let mut machine: Machine = Scheduler::new(Policy::LeastLoaded, 10);
     let begin = Instant::now();

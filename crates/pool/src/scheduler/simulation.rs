@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::tests::COST;
 use super::*;
 
-/// So many callers over members of these service times; each asks again as soon as it is answered.
+/// Callers over members with these service times. Each caller asks again as soon as it is answered.
 struct Simulation<'a> {
     machine: Scheduler<usize, usize>,
     able: SeatSet,

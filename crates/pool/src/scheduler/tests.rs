@@ -1,4 +1,4 @@
-//! The rule of the scheduler, whatever happens in whatever order.
+//! The rule of the scheduler holds for all events in any order.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -82,7 +82,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// The world around the scheduler, which keeps its side of the contract.
+/// A model of the scheduler's callers, which keep their side of the contract.
 struct World {
     machine: Machine,
     now: Instant,
@@ -189,7 +189,8 @@ impl World {
         match self.machine.admit(0, term.cost.owner) {
             Ok(displaced) => {
                 if let Some(displaced) = displaced {
-                    // Of those who have the most, and more than this one with the new request.
+                    // The displaced request belongs to a user with the most requests, more than this user has with the
+                    // new one.
                     let loser = self.owners[&displaced];
                     assert!(self.waiting_of(loser) > self.waiting_of(uid) + 1);
                     assert!((0..3).all(|other| self.waiting_of(other) <= self.waiting_of(loser)));
@@ -210,7 +211,7 @@ impl World {
 
     fn hand_out(&mut self, seat: usize) {
         while let Some((grant, request)) = self.machine.next(seat, self.now) {
-            // The oldest of its owner's that the seat can serve.
+            // The granted request is the oldest of its owner that the seat can serve.
             let uid = self.owners[&request];
             let oldest = self
                 .waiting
@@ -292,8 +293,8 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// No seat has a free lane while a request waits that it can serve, unless one that runs there has been
-    /// overtaken for too long; and every request is answered once.
+    /// No seat has a free lane while a request waits that it can serve, unless a run there was overtaken for too long.
+    /// Every request is answered once.
     #[test]
     fn no_seat_idles_while_it_could_serve(
         events in prop::collection::vec(event(), 0..120),

@@ -1,4 +1,4 @@
-//! How long a request would take that came now.
+//! Estimates how long a request would take that came now.
 
 use std::time::{Duration, Instant};
 
@@ -6,16 +6,16 @@ use super::Scheduler;
 use super::load::Load;
 use crate::seatset::SeatSet;
 
-/// Nobody asks for more, in seconds.
+/// The longest estimate, in seconds.
 const LONGEST: f64 = 86_400.0;
 
 impl<W: Clone, C: Clone> Scheduler<W, C> {
-    /// How long a request for any of these seats would take, its own time included, if `before` others come first that
-    /// wait elsewhere. `None` where no request waits for them alone, or where one of them has not shown lately how fast
-    /// it is: it may be faster than all others.
+    /// Estimates the time of a request for any of these seats, its own operation included. `before` requests that wait
+    /// elsewhere come first. `None` if no request waits for these seats alone, or if one of the seats has not shown its
+    /// speed lately: it may be faster than all others.
     ///
-    /// It is rather too short than too long: the least of what is true of all seats together, of each by itself (what
-    /// waits for one may be nothing for the others), and of the time when those who wait now have gone.
+    /// The estimate is rather too short than too long. It is the least of three: all seats together, the best seat
+    /// alone, and the time at which the waiting requests reach their deadlines.
     pub fn wait_estimate(&self, able: &SeatSet, before: usize, now: Instant) -> Option<Duration> {
         let last = self.queue.latest_within(able);
         if last.is_none() && before == 0 {
@@ -42,7 +42,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
 }
 
 impl<W, C> Load<W, C> {
-    /// How many operations are still to be done of those that run, where one takes so many seconds after the other.
+    /// The number of running operations that are not done yet, if one takes `each` seconds after the other.
     fn left(&self, each: f64, now: Instant) -> f64 {
         let Some(oldest) = self.running.iter().map(|run| run.started).min() else {
             return 0.0;

@@ -1,4 +1,4 @@
-//! Who is refused because it would wait too long, and who is not, in virtual time.
+//! Requests that are refused because they would wait too long, in virtual time.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 use super::tests::COST;
 use super::*;
 
-/// A seat with four lanes before a card that does one thing at a time, and those who ask it.
+/// A seat with four lanes, a card that does one thing at a time, and its clients.
 struct Card {
     /// A request is the moment at which it came.
     machine: Scheduler<Instant, usize>,
     now: Instant,
     service: Duration,
-    /// What the card has before it, with the end of each.
+    /// The operations at the card, each with its end.
     running: VecDeque<(RunId, Instant)>,
-    /// How long those took that were served.
+    /// The times of the served requests.
     took: Vec<Duration>,
     refused: usize,
 }
@@ -36,7 +36,7 @@ impl Card {
         }
     }
 
-    /// One that has shown how fast it is, and was left alone afterwards.
+    /// A card that has shown its speed and was idle afterwards.
     fn known(service: Duration) -> Self {
         let mut card = Self::new(service);
         card.burst(5, Duration::ZERO);
@@ -49,7 +49,7 @@ impl Card {
         self.machine.wait_estimate(&SeatSet::of(0), 0, self.now)
     }
 
-    /// As the gateway asks; an eighth is for what nobody can know.
+    /// Asks as the gateway does. An eighth of the time is a margin for what cannot be estimated.
     fn arrive(&mut self) {
         if self
             .wait_estimate()
@@ -120,7 +120,7 @@ fn of_a_burst_those_are_refused_at_once_who_would_be_served_too_late() {
     assert!(card.longest() <= PATIENCE, "{:?}", card.longest());
 }
 
-/// Without it a card works for those alone who have gone when it comes to them.
+/// Without refusals a card would work only for clients that have already gone.
 #[test]
 fn a_card_that_is_asked_for_too_much_serves_all_that_it_can_and_in_time() {
     let mut card = Card::known(ms(100));
@@ -134,7 +134,7 @@ fn nobody_is_refused_by_a_card_that_nobody_knows() {
     let mut card = Card::new(ms(100));
     card.burst(60, ms(1));
     assert_eq!((card.refused, card.wait_estimate()), (0, None));
-    // Of one that has never had all lanes taken nobody knows how many things it does at once.
+    // While a card never had all lanes taken, the number of operations that it does at once is unknown.
     let mut card = Card::new(ms(5000));
     for _ in 0..3 {
         card.arrive();
@@ -171,7 +171,7 @@ fn a_card_that_has_become_faster_is_believed_soon() {
     assert_eq!(card.refused, 0);
 }
 
-/// One that has come back is one that nobody knows.
+/// The speed of a card that has come back is unknown.
 #[test]
 fn another_token_is_believed_to_be_fast() {
     let mut card = Card::known(ms(100));
@@ -187,7 +187,7 @@ fn another_token_is_believed_to_be_fast() {
     assert_eq!(card.machine.wait_estimate(&both, 0, card.now), None);
 }
 
-/// Those behind another token do not count, nor those that it could serve as well.
+/// Requests for another token do not count, and neither do those that it could serve as well.
 #[test]
 fn those_alone_are_counted_who_wait_for_the_same_tokens() {
     let mut card = Card::known(ms(100));
@@ -206,7 +206,7 @@ fn those_alone_are_counted_who_wait_for_the_same_tokens() {
     assert_eq!(card.wait_estimate(), before);
 }
 
-/// What waits for one token alone keeps nobody from another that is free.
+/// A request for two tokens gets the free one, even if many wait for the other.
 #[test]
 fn a_token_that_is_free_is_seen_behind_a_queue_for_another() {
     let mut card = Card::known(ms(100));
@@ -239,7 +239,7 @@ fn a_token_that_is_free_is_seen_behind_a_queue_for_another() {
     );
 }
 
-/// They have gone when their time is over.
+/// They are gone at their deadlines.
 #[test]
 fn those_who_wait_for_a_moment_only_keep_nobody_away_for_longer() {
     let mut card = Card::known(ms(100));

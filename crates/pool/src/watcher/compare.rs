@@ -31,7 +31,7 @@ impl Core {
     ) -> Result<Option<bool>> {
         let _paused = PausedConnection::new(self, old);
         // Operations of direct connections would slow it down.
-        self.end_lines_of(old.generation);
+        self.end_direct_of(old.generation);
         if !self.is_quiet(old) {
             return Ok(None);
         }

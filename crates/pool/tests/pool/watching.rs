@@ -147,7 +147,7 @@ fn a_connection_that_is_no_slower_than_a_fresh_one_stays() {
     assert_eq!(first.calls(), calls + 1);
 }
 
-/// What runs on a connection while another one takes its place goes on, and is answered.
+/// Operations that run on a replaced connection go on and are answered.
 #[test]
 fn what_runs_while_a_connection_is_replaced_is_answered() {
     let [old, new] = [Key::new(1), Key::new(2)];
