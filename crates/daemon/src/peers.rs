@@ -26,23 +26,23 @@ const LINES: u32 = 20;
 /// Who has connected, and who was refused.
 pub struct Peers {
     reactor: Arc<Reactor>,
-    open: Mutex<HashMap<String, Open>>,
-    refused: Mutex<Refused>,
+    open: Mutex<HashMap<String, PeerEntrance>>,
+    refused: Mutex<RecentRefusals>,
 }
 
-struct Open {
+struct PeerEntrance {
     service: Arc<AppService>,
     entrance: Arc<Entrance>,
 }
 
 #[derive(Default)]
-struct Refused {
+struct RecentRefusals {
     last: VecDeque<Refusal>,
     /// The second that runs, and how many were told in it.
     told: Option<(Instant, u32)>,
 }
 
-impl Refused {
+impl RecentRefusals {
     /// True if there may be another line in the log.
     fn may_tell(&mut self) -> bool {
         let running = self
@@ -59,7 +59,7 @@ impl Refused {
 pub struct PeerStatus {
     /// Its name, as its certificate says it.
     pub name: String,
-    /// Open connections.
+    /// The number of open connections.
     pub connections: usize,
 }
 
@@ -132,7 +132,7 @@ impl Peers {
             host: Some(name.to_owned()),
         };
         let entrance = Arc::new(self.reactor.entrance(Arc::new(listener_service)));
-        let made = Open {
+        let made = PeerEntrance {
             service,
             entrance: Arc::clone(&entrance),
         };

@@ -14,14 +14,14 @@ const FORGET: Duration = Duration::from_secs(15 * 60);
 
 /// Wrong PINs of each user. By user and not by connection, which costs nothing to make anew.
 #[derive(Default)]
-pub struct Throttle(HashMap<u32, Record>);
+pub struct Throttle(HashMap<u32, UserTries>);
 
-struct Record {
+struct UserTries {
     wrong: u32,
     last: Instant,
 }
 
-impl Record {
+impl UserTries {
     fn until(&self) -> Instant {
         let doubled = 1_u32 << self.wrong.saturating_sub(FREE).min(16);
         match self.wrong {
@@ -57,7 +57,7 @@ impl Throttle {
             self.0.remove(&uid);
             return;
         }
-        let record = self.0.entry(uid).or_insert(Record {
+        let record = self.0.entry(uid).or_insert(UserTries {
             wrong: 0,
             last: now,
         });

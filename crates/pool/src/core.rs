@@ -19,7 +19,7 @@ use crate::need::{Need, Route};
 use crate::proof::{Answers, AwaitedKeys, ProofPermits};
 use crate::record::{Connection, Record};
 use crate::registry::Registry;
-use crate::scheduler::{Refused, Scheduler, Term, Ticket};
+use crate::scheduler::{AdmitError, Scheduler, Term, Ticket};
 use crate::seatset::SeatSet;
 use crate::session_keys::LargeSessionKeys;
 use crate::watcher::MemberWatchers;
@@ -228,8 +228,8 @@ impl Core {
         }
         let able = self.seats_for(need, attempt, term, &route)?;
         let displaced = match scheduler.admit(route.edition, term.cost.owner) {
-            Err(Refused::Stale) => return Ok(None),
-            Err(Refused::Full(full)) => return Err(full),
+            Err(AdmitError::Stale) => return Ok(None),
+            Err(AdmitError::Full(full)) => return Err(full),
             Ok(None) => None,
             Ok(Some(work)) => Some((work, scheduler.full())),
         };

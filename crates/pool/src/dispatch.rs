@@ -13,7 +13,7 @@ use crate::claim::cancelled;
 use crate::core::{Acquired, Core};
 use crate::job::{Job, Lane, Purpose, Work};
 use crate::record::Connection;
-use crate::scheduler::{RunId, Verdict};
+use crate::scheduler::{RunId, RunOutcome};
 
 /// The keeper answers who has waited long enough, and ends what hangs; a token's own deadline is only behind that.
 const BEHIND_THE_KEEPER: Duration = Duration::from_secs(1);
@@ -187,9 +187,9 @@ impl Core {
         let over = error.is_some_and(Error::ends_connection);
         let record = &connection.record;
         let (verdict, counter) = match purpose {
-            _ if failed => (Verdict::Failed, Some(&record.failed)),
-            Purpose::Request => (Verdict::Served, Some(&record.served)),
-            Purpose::Proof => (Verdict::PoolWork, None),
+            _ if failed => (RunOutcome::Failed, Some(&record.failed)),
+            Purpose::Request => (RunOutcome::Served, Some(&record.served)),
+            Purpose::Proof => (RunOutcome::PoolWork, None),
         };
         counter.map(|counter| counter.fetch_add(1, Ordering::Relaxed));
         let now = Instant::now();

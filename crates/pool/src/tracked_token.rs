@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::need::Need;
 use crate::owner::Cost;
 use crate::record::Connection;
-use crate::scheduler::{RunId, Term, Verdict};
+use crate::scheduler::{RunId, RunOutcome, Term};
 
 /// A serving connection, used for a change.
 pub(crate) struct TrackedToken {
@@ -96,7 +96,7 @@ impl Drop for RunningChange {
     fn drop(&mut self) {
         let now = Instant::now();
         let mut scheduler = self.core.scheduler.lock();
-        scheduler.finish(self.run_id, now, Verdict::PoolWork);
+        scheduler.finish(self.run_id, now, RunOutcome::PoolWork);
         let next = || scheduler.next(self.run_id.seat, now);
         let grants: Vec<_> = std::iter::from_fn(next).collect();
         drop(scheduler);

@@ -11,12 +11,12 @@ use crate::Owner;
 use crate::inline::Changing;
 
 /// Changes that were submitted, and whether there is a thread that carries them out.
-pub(super) struct Waiting {
+pub(super) struct ChangeQueue {
     changes: FairQueue<Owner, Request>,
     thread: bool,
 }
 
-impl Waiting {
+impl ChangeQueue {
     /// For so many changes.
     pub fn new(places: usize) -> Self {
         Self {

@@ -100,7 +100,7 @@ impl World {
         let at = first.map(|(at, _)| at).expect("something runs");
         let (end, run_id, (owner, _)) = self.running.swap_remove(at);
         self.now = end;
-        self.machine.finish(run_id, end, Verdict::Served);
+        self.machine.finish(run_id, end, RunOutcome::Served);
         while let Some((grant, next)) = self.machine.next(0, end) {
             self.run(grant.run_id, next);
         }

@@ -11,7 +11,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::load::{Load, Run};
+use super::load::{ActiveRun, Load};
 
 /// The answers that a seat owes.
 #[derive(Default)]
@@ -68,7 +68,7 @@ impl<W, C> Load<W, C> {
             return;
         }
         // All others overtake a new key, so it has all of its time.
-        let overtaken = |run: &&Run<W>| {
+        let overtaken = |run: &&ActiveRun<W>| {
             let enough = if run.slow {
                 run.allowed
             } else {

@@ -60,7 +60,7 @@ impl Seat {
         self.now += after;
         assert!(self.machine.overdue(self.now).hung.is_empty());
         let run_id = self.running.remove(nth);
-        self.machine.finish(run_id, self.now, Verdict::Served);
+        self.machine.finish(run_id, self.now, RunOutcome::Served);
     }
 
     /// The time after which it is found to hang, if it answers nothing more.
@@ -149,10 +149,11 @@ fn a_new_key_that_waits_for_a_lane_holds_nobody_up() {
     let (grant, work) = seat.machine.next(0, seat.now).expect("a free lane");
     assert_eq!(work, 2);
     assert!(seat.machine.next(0, seat.now).is_none());
-    seat.machine.finish(grant.run_id, seat.now, Verdict::Served);
+    seat.machine
+        .finish(grant.run_id, seat.now, RunOutcome::Served);
     assert!(seat.machine.next(0, seat.now).is_none());
     let run_id = seat.running.remove(first - 1);
-    seat.machine.finish(run_id, seat.now, Verdict::Served);
+    seat.machine.finish(run_id, seat.now, RunOutcome::Served);
     let (_, work) = seat.machine.next(0, seat.now).expect("a lane for it");
     assert_eq!(work, 1);
 }

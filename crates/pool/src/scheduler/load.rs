@@ -32,7 +32,7 @@ pub(super) struct Load<W, C> {
     pub generation: u64,
     pub connection: C,
     pub capacity: Capacity,
-    pub running: Vec<Run<W>>,
+    pub running: Vec<ActiveRun<W>>,
     /// It gets no requests while this is set.
     pub held: bool,
     pub answers: AnswerState,
@@ -56,7 +56,7 @@ pub(super) struct Load<W, C> {
     pub spread: Spread,
 }
 
-pub(super) struct Run<W> {
+pub(super) struct ActiveRun<W> {
     /// They grow.
     pub number: u64,
     pub started: Instant,
@@ -94,7 +94,7 @@ struct Quickest {
 
 /// How an operation ended, as far as the load is concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum RunOutcome {
     /// The token did its work, even if it said no.
     Served,
     /// The token did work of the pool's own, which does not count as speed.
@@ -216,7 +216,7 @@ impl<W, C> Load<W, C> {
 
     /// True if an operation runs much longer than usual. Requests that other seats can serve should not wait behind it.
     pub fn is_held_up(&self, now: Instant) -> bool {
-        let since = |run: &Run<W>| now.saturating_duration_since(run.started);
+        let since = |run: &ActiveRun<W>| now.saturating_duration_since(run.started);
         let longest = self.running.iter().map(since).max();
         longest.is_some_and(|longest| longest.as_nanos() > u128::from(2 * FAST))
     }
@@ -250,7 +250,7 @@ impl<W, C> Load<W, C> {
         }
         let since = now.saturating_duration_since(self.last);
         let none_half_done = self.running.is_empty() || since <= self.latency() / AT_ONCE;
-        self.running.push(Run {
+        self.running.push(ActiveRun {
             number,
             started: now,
             among: none_half_done.then_some(self.running.len() + 1),
@@ -264,11 +264,11 @@ impl<W, C> Load<W, C> {
     }
 
     /// Ends a run. Answers its work, if its caller was not answered yet.
-    pub fn finish(&mut self, number: u64, now: Instant, verdict: Verdict) -> Option<W> {
+    pub fn finish(&mut self, number: u64, now: Instant, outcome: RunOutcome) -> Option<W> {
         let at = self.running.iter().position(|run| run.number == number)?;
         let run = self.running.swap_remove(at);
         self.note_answer(number, now);
-        if run.slow || verdict == Verdict::PoolWork {
+        if run.slow || outcome == RunOutcome::PoolWork {
             // The durations of operations that ran beside it show nothing.
             self.running.iter_mut().for_each(|other| other.among = None);
         }
@@ -278,9 +278,9 @@ impl<W, C> Load<W, C> {
             run.started
         };
         let took = now.saturating_duration_since(began).as_nanos() as u64;
-        match verdict {
-            Verdict::PoolWork => return run.work,
-            Verdict::Served => {
+        match outcome {
+            RunOutcome::PoolWork => return run.work,
+            RunOutcome::Served => {
                 self.failed = false;
                 self.spread.add(took);
                 self.learn(took);
@@ -290,7 +290,7 @@ impl<W, C> Load<W, C> {
                         .learn(whole, among, self.capacity.lanes, now);
                 }
             }
-            Verdict::Failed => {
+            RunOutcome::Failed => {
                 let slower = self.latency.max(took).max(FLOOR).saturating_mul(2);
                 self.latency = slower.min(1 << 34);
                 self.failed = true;

@@ -35,7 +35,7 @@ use hsmux_token::Error;
 pub use key_capacity::KeyCapacity;
 pub use load::DEEPEST;
 use load::Load;
-pub(crate) use load::{Capacity, Verdict};
+pub(crate) use load::{Capacity, RunOutcome};
 use queue::Queue;
 pub(crate) use queue::Ticket;
 pub use spread::Spread;
@@ -108,7 +108,7 @@ pub(crate) struct RunId {
 
 /// Why a request does not wait.
 #[derive(Debug)]
-pub(crate) enum Refused {
+pub(crate) enum AdmitError {
     /// Too many wait: [`Error::busy`].
     Full(Error),
     /// The catalogue has changed since the request was routed.
@@ -254,9 +254,9 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     /// Admits a request to the queue that was routed by this edition of the catalogue. If the queue is full and another
     /// owner has more requests than this one, the newest request of the owner with the most is answered: it has to
     /// leave the queue.
-    pub fn admit(&mut self, edition: u64, owner: Owner) -> Result<Option<W>, Refused> {
+    pub fn admit(&mut self, edition: u64, owner: Owner) -> Result<Option<W>, AdmitError> {
         if edition != self.edition {
-            return Err(Refused::Stale);
+            return Err(AdmitError::Stale);
         }
         if self.queue.len() < self.bound || owner == Owner::Pool {
             return Ok(None);
@@ -264,7 +264,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         let displaced = self.queue.displace(owner);
         displaced
             .map(Some)
-            .ok_or_else(|| Refused::Full(self.full()))
+            .ok_or_else(|| AdmitError::Full(self.full()))
     }
 
     /// The error for requests that the full queue refuses.
@@ -325,12 +325,12 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
 
     /// Gives a lane back. Call [`Self::next`] afterwards. Only the first caller gets the work, so each request is
     /// answered once.
-    pub fn finish(&mut self, run_id: RunId, now: Instant, verdict: Verdict) -> Option<W> {
+    pub fn finish(&mut self, run_id: RunId, now: Instant, outcome: RunOutcome) -> Option<W> {
         let load = self.seats.get_mut(run_id.seat)?.as_mut();
         let Some(load) = load.filter(|load| load.generation == run_id.generation) else {
-            return self.finish_leaving(run_id, now, verdict);
+            return self.finish_leaving(run_id, now, outcome);
         };
-        let work = load.finish(run_id.number, now, verdict);
+        let work = load.finish(run_id.number, now, outcome);
         self.sort(run_id.seat);
         work
     }
@@ -399,9 +399,9 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         Some(self.leaving.swap_remove(at))
     }
 
-    fn finish_leaving(&mut self, run_id: RunId, now: Instant, verdict: Verdict) -> Option<W> {
+    fn finish_leaving(&mut self, run_id: RunId, now: Instant, outcome: RunOutcome) -> Option<W> {
         let mut load = self.take_leaving(run_id.generation)?;
-        let work = load.finish(run_id.number, now, verdict);
+        let work = load.finish(run_id.number, now, outcome);
         self.leaving
             .extend((!load.running.is_empty()).then_some(load));
         work

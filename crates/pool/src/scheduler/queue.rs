@@ -21,7 +21,7 @@ pub(crate) struct Ticket {
     sequence: u64,
 }
 
-pub(super) struct Waiting<W> {
+pub(super) struct QueueEntry<W> {
     sequence: u64,
     pub term: Term,
     pub work: W,
@@ -45,7 +45,7 @@ struct QueueLine<W> {
     /// New keys, see [`Term::is_slow`].
     is_slow: bool,
     /// By growing sequence number.
-    waiting: VecDeque<Waiting<W>>,
+    waiting: VecDeque<QueueEntry<W>>,
 }
 
 /// The most lines with which empty ones are kept for the next request.
@@ -105,7 +105,7 @@ impl<W> Queue<W> {
         let sequence = self.sequence;
         self.put(
             able,
-            Waiting {
+            QueueEntry {
                 sequence,
                 term,
                 work,
@@ -127,7 +127,7 @@ impl<W> Queue<W> {
     }
 
     /// Takes out the head of a line.
-    pub fn pop(&mut self, at: usize) -> Option<Waiting<W>> {
+    pub fn pop(&mut self, at: usize) -> Option<QueueEntry<W>> {
         let owner = self.lines[at].owner;
         let lines = self.lines.iter().filter(|line| !line.waiting.is_empty());
         let owners = lines.map(|line| line.owner);
@@ -199,7 +199,7 @@ impl<W> Queue<W> {
     pub fn take_out(&mut self, unwanted: impl Fn(&W) -> bool) -> Vec<W> {
         let all = self.lines.iter().flat_map(|line| &line.waiting);
         let unwanted = all.filter(|waiting| unwanted(&waiting.work));
-        let tickets: Vec<_> = unwanted.map(Waiting::ticket).collect();
+        let tickets: Vec<_> = unwanted.map(QueueEntry::ticket).collect();
         let out = tickets.into_iter().map(|ticket| self.cancel(ticket));
         out.flatten().collect()
     }
@@ -234,7 +234,7 @@ impl<W> Queue<W> {
         refused
     }
 
-    fn put(&mut self, able: SeatSet, waiting: Waiting<W>) -> Ticket {
+    fn put(&mut self, able: SeatSet, waiting: QueueEntry<W>) -> Ticket {
         let ticket = waiting.ticket();
         self.due.insert(ticket, able);
         self.tell();
@@ -265,7 +265,7 @@ impl<W> Queue<W> {
     }
 }
 
-impl<W> Waiting<W> {
+impl<W> QueueEntry<W> {
     fn ticket(&self) -> Ticket {
         Ticket {
             deadline: self.term.deadline,

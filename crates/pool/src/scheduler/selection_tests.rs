@@ -30,7 +30,7 @@ fn round_robin_goes_by_weight() {
         let both = [0, 1].into_iter().collect();
         let grant = machine.start(&both, now, term, None).unwrap();
         served[grant.run_id.seat] += 1;
-        machine.finish(grant.run_id, now, Verdict::Served);
+        machine.finish(grant.run_id, now, RunOutcome::Served);
     }
     assert_eq!(served, [10, 30]);
 }
@@ -50,7 +50,7 @@ fn the_least_loaded_is_the_faster_one_until_it_has_more_to_do() {
         machine.finish(
             grant.run_id,
             now + Duration::from_millis(ms),
-            Verdict::Served,
+            RunOutcome::Served,
         );
     }
     let both = [0, 1].into_iter().collect();
@@ -77,7 +77,7 @@ fn two_workers(members: [usize; 2], micros: u64) -> (Machine, Instant, Term) {
             Capacity::lanes(1, members[seat]),
         );
         let grant = machine.start(&SeatSet::of(seat), begin, term, None);
-        machine.finish(grant.unwrap().run_id, now, Verdict::Served);
+        machine.finish(grant.unwrap().run_id, now, RunOutcome::Served);
     }
     (machine, now, term)
 }
@@ -89,7 +89,7 @@ fn the_worker_that_ran_last_runs_again() {
         let (mut machine, now, term) = two_workers([7, 7], 100);
         let warm = machine.start(&SeatSet::of(last), now, term, None).unwrap();
         let later = now + Duration::from_micros(150);
-        machine.finish(warm.run_id, later, Verdict::Served);
+        machine.finish(warm.run_id, later, RunOutcome::Served);
         let next = machine.start(&both, later, term, None).unwrap();
         assert_eq!(next.run_id.seat, last);
     }
@@ -159,7 +159,7 @@ fn standing_behind_another_is_no_part_of_the_latency() {
     let second = machine.start(&seat, now, term, None).unwrap();
     for (grant, micros) in [(first, 100), (second, 200)] {
         let end = now + Duration::from_micros(micros);
-        machine.finish(grant.run_id, end, Verdict::Served);
+        machine.finish(grant.run_id, end, RunOutcome::Served);
     }
     let latency = machine.activity(0).unwrap().latency;
     assert!(latency <= Duration::from_micros(100), "{latency:?}");
@@ -168,16 +168,16 @@ fn standing_behind_another_is_no_part_of_the_latency() {
 #[test]
 fn who_was_slow_once_is_asked_again_soon_and_who_has_failed_is_not() {
     let both = [0, 1].into_iter().collect();
-    for (verdict, asked) in [(Verdict::Served, true), (Verdict::Failed, false)] {
+    for (outcome, asked) in [(RunOutcome::Served, true), (RunOutcome::Failed, false)] {
         let (mut machine, mut now, term) = two_workers([7, 8], 100);
         let begun = machine.start(&SeatSet::of(0), now, term, None).unwrap();
         now += Duration::from_millis(12);
-        machine.finish(begun.run_id, now, verdict);
+        machine.finish(begun.run_id, now, outcome);
         let mut chosen = BTreeSet::new();
         for _ in 0..10_000 {
             let grant = machine.start(&both, now, term, None).unwrap();
             now += Duration::from_micros(100);
-            machine.finish(grant.run_id, now, Verdict::Served);
+            machine.finish(grant.run_id, now, RunOutcome::Served);
             chosen.insert(grant.run_id.seat);
         }
         assert_eq!(chosen.contains(&0), asked);
@@ -189,7 +189,7 @@ fn once_more(machine: &mut Machine, now: Instant, term: Term, micros: u64) {
     for seat in [0, 1] {
         let grant = machine.start(&SeatSet::of(seat), now, term, None).unwrap();
         let end = now + Duration::from_micros(micros);
-        machine.finish(grant.run_id, end, Verdict::Served);
+        machine.finish(grant.run_id, end, RunOutcome::Served);
     }
 }
 

@@ -64,7 +64,7 @@ impl<'a> Simulation<'a> {
             }
             count += 1;
             let run_id = self.given[at];
-            self.machine.finish(run_id, now, Verdict::Served);
+            self.machine.finish(run_id, now, RunOutcome::Served);
             if let Some((grant, _)) = self.machine.next(run_id.seat, now) {
                 self.run(&grant, now);
             }

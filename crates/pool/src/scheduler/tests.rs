@@ -145,15 +145,15 @@ impl World {
             } => self.arrive(able, deadline_ms, uid),
             Event::Finish { nth, failed } if !self.running.is_empty() => {
                 let (run_id, request) = self.running.remove(nth % self.running.len());
-                let verdict = if failed {
-                    Verdict::Failed
+                let outcome = if failed {
+                    RunOutcome::Failed
                 } else {
-                    Verdict::Served
+                    RunOutcome::Served
                 };
-                let work = self.machine.finish(run_id, self.now, verdict);
+                let work = self.machine.finish(run_id, self.now, outcome);
                 assert!(work.is_none_or(|work| work == request));
                 self.answered.extend(work);
-                assert_eq!(self.machine.finish(run_id, self.now, verdict), None);
+                assert_eq!(self.machine.finish(run_id, self.now, outcome), None);
                 self.hand_out(run_id.seat);
             }
             Event::Cancel { nth } if !self.waiting.is_empty() => {
@@ -200,12 +200,12 @@ impl World {
                 let ticket = self.machine.enqueue(able, term, request);
                 self.waiting.push((ticket, request, able));
             }
-            Err(Refused::Full(error)) => {
+            Err(AdmitError::Full(error)) => {
                 assert_eq!(error.kind(), hsmux_token::Kind::Busy);
                 assert_eq!(self.waiting.len(), 30);
                 self.answered.push(request);
             }
-            Err(Refused::Stale) => unreachable!("the edition never changes here"),
+            Err(AdmitError::Stale) => unreachable!("the edition never changes here"),
         }
     }
 

@@ -91,7 +91,7 @@ impl Card {
         {
             self.running.pop_front();
             self.now = end;
-            let came = self.machine.finish(run_id, end, Verdict::Served);
+            let came = self.machine.finish(run_id, end, RunOutcome::Served);
             self.took.extend(came.map(|came| end - came));
             while let Some((grant, _)) = self.machine.next(0, end) {
                 self.run(&grant);
@@ -222,7 +222,7 @@ fn a_token_that_is_free_is_seen_behind_a_queue_for_another() {
         .start(&SeatSet::of(OTHER), card.now, term, None);
     card.now += ms(100);
     card.machine
-        .finish(alone.unwrap().run_id, card.now, Verdict::Served);
+        .finish(alone.unwrap().run_id, card.now, RunOutcome::Served);
     for _ in 0..100 {
         card.machine.enqueue(SeatSet::of(0), term, card.now);
     }

@@ -18,9 +18,9 @@ use crate::vault::*;
 use crate::watched_member::{ALL, Member, be_known, pace, replaced, slow_down};
 
 /// Hands over every connection that asks for it.
-struct Door(Arc<Pool>);
+struct PoolServer(Arc<Pool>);
 
-impl Service for Door {
+impl Service for PoolServer {
     fn boot(&self) -> u64 {
         1
     }
@@ -30,7 +30,7 @@ impl Service for Door {
     }
 }
 
-impl Conversation for Door {
+impl Conversation for PoolServer {
     fn call(&self, call: Call, answer: Answerer) {
         if let Call::HandOver(key) = call {
             let pass = |handed| self.0.hand_over(key, handed, Owner::Service);
@@ -105,7 +105,7 @@ fn a_worker_that_is_compared_with_a_fresh_one_serves_no_program_itself() {
     let worker = member.connection(0);
     be_known(&worker, key);
     let reactor = Reactor::start().unwrap();
-    let entrance = reactor.entrance(Arc::new(Door(Arc::clone(&pool))));
+    let entrance = reactor.entrance(Arc::new(PoolServer(Arc::clone(&pool))));
     let [mut served, mut chosen, mut late] = [(); 3].map(|()| Program::at(&entrance));
     eventually("its work is known to be short", || {
         key.check(pool.execute(&key.signing(), in_seconds(60)).unwrap());
