@@ -1,18 +1,18 @@
-//! Wrong PINs cost time: more of it with each.
+//! Delays logins after wrong PINs, longer with each.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use hsmux_token::{Error, Kind, Result};
 
-/// Wrong PINs that cost nothing: people mistype.
+/// The number of wrong PINs without a delay: people mistype.
 const FREE: u32 = 3;
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
-/// After so long without another wrong PIN all is forgotten.
+/// After this time without another wrong PIN, all of them are forgotten.
 const FORGET: Duration = Duration::from_secs(15 * 60);
 
-/// Wrong PINs of each user. By user and not by connection, which costs nothing to make anew.
+/// Wrong PINs, counted by user. Counting by connection would be useless: a new connection costs nothing.
 #[derive(Default)]
 pub struct Throttle(HashMap<u32, UserTries>);
 
