@@ -38,14 +38,14 @@ pub struct ClientConnection {
 pub(crate) struct Affinity {
     /// Spreads client sessions over the seats.
     number: usize,
-    chosen: Mutex<Chosen>,
+    chosen: Mutex<ChosenConnection>,
     /// The owner of the session's requests.
     pub owner: Owner,
 }
 
 /// The chosen connection. Generation 0 means none yet: no connection has it.
 #[derive(Debug, Default)]
-struct Chosen {
+struct ChosenConnection {
     /// The generation of the connection.
     generation: u64,
     /// The edition of the catalogue by which it was chosen.
@@ -147,7 +147,7 @@ impl Affinity {
         }
         let affinity = catalogue.locate(chosen.generation).or_else(|| {
             let seat = self.choose(&route.able)?;
-            *chosen = Chosen {
+            *chosen = ChosenConnection {
                 generation: catalogue.generations[seat],
                 edition: catalogue.edition,
             };

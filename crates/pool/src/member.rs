@@ -51,7 +51,7 @@ impl Pool {
     }
 
     /// The member that holds a session object, and the object's number on that member's token.
-    pub fn home_of(&self, object: &SessionObject) -> Result<(Member, SessionObject)> {
+    pub fn holder_of(&self, object: &SessionObject) -> Result<(Member, SessionObject)> {
         let catalogue = self.catalogue();
         let record = catalogue
             .locate(object.owner)
