@@ -233,7 +233,8 @@ impl ConnectionContext {
             });
     }
 
-    /// Records a login. Each PIN that was checked has a line; logins without a check are counted. True if there is a line.
+    /// Records a login. Each PIN that was checked has a line; logins without a check are counted. True if there is a
+    /// line.
     fn record_login(&self, result: &Result<()>) -> bool {
         let shared = &self.application.service.shared;
         match result {

@@ -55,8 +55,8 @@ impl OperationRecord {
         }
     }
 
-    /// The operation is denied. A denial costs its program nothing, so only the first ones get lines: [`IN_VAIN`] if uses
-    /// are recorded, else one. The others are counted.
+    /// The operation is denied. A denial costs its program nothing, so only the first ones get lines: [`IN_VAIN`] if
+    /// uses are recorded, else one. The others are counted.
     pub fn deny(&mut self, context: &ConnectionContext) {
         let Some(line) = &mut self.line else { return };
         let shared = &context.application.service.shared;

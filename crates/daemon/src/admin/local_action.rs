@@ -113,8 +113,8 @@ pub enum LocalAction {
 }
 
 impl LocalAction {
-    /// Actions on tokens and cards lose objects or export keys, so they are always announced. Rows of the broker's store
-    /// can be made again.
+    /// Actions on tokens and cards lose objects or export keys, so they are always announced. Rows of the broker's
+    /// store can be made again.
     pub(super) fn announced(&self) -> Announced {
         match self {
             Self::TokenAuthCreate { .. }
