@@ -81,9 +81,9 @@ impl Signatures {
             signatures: Arc::clone(self),
             state: Arc::default(),
         };
-        let room = self.pool.room(&holders);
+        let capacity = self.pool.key_capacity(&holders);
         let mut queue = self.queue.lock();
-        if let Some(grant) = queue.begin(&holders, client, room, now) {
+        if let Some(grant) = queue.begin(&holders, client, capacity, now) {
             drop(queue);
             let request = self.tracked(grant, request);
             *wanted.state.lock() =
@@ -120,14 +120,14 @@ impl Signatures {
 
     /// How long one for this client would take that came now, as far as that is known; an error if it would have no
     /// place in the queue.
-    pub fn outlook(&self, key: &ObjectId, client: IpAddr) -> Result<Option<Duration>> {
+    pub fn wait_estimate(&self, key: &ObjectId, client: IpAddr) -> Result<Option<Duration>> {
         let queue = self.queue.lock();
         if !queue.admits(client) {
             return Err(busy());
         }
         let before = queue.before(&self.pool.holders(key), client, Instant::now());
         drop(queue);
-        Ok(self.pool.outlook(key, before))
+        Ok(self.pool.wait_estimate(key, before))
     }
 
     /// Begins those that have the turn while there is room. The pool may answer one at once, which makes room for the
@@ -148,8 +148,8 @@ impl Signatures {
     }
 
     fn hand_out_one(self: &Arc<Self>, holders: &Holders) -> bool {
-        let room = self.pool.room(holders);
-        let next = self.queue.lock().next(holders, room, Instant::now());
+        let capacity = self.pool.key_capacity(holders);
+        let next = self.queue.lock().next(holders, capacity, Instant::now());
         let Some((grant, QueuedSignature { request, state })) = next else {
             return false;
         };

@@ -43,9 +43,9 @@ impl Connector for CatchUpConnector {
     }
 
     /// It catches up by the connections that serve.
-    fn scout(&self) -> Result<Arc<dyn Token>> {
+    fn connect_probe(&self) -> Result<Arc<dyn Token>> {
         Ok(Arc::new(MemberToken {
-            token: self.connector.scout()?,
+            token: self.connector.connect_probe()?,
             writer: Weak::clone(&self.writer),
             read: Mutex::default(),
         }))
