@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use hsmux_token::sync::Mutex;
 use hsmux_token::{
-    Batch, Error, Kind, Line, Operation, Outcome, Pace, Result, Seen, Snapshot, Token, TokenInfo,
+    Batch, DirectConnection, Error, Kind, Operation, Outcome, Pace, Result, Seen, Snapshot, Token,
+    TokenInfo,
 };
 
 use super::{Member, Writer};
@@ -140,7 +141,7 @@ impl Token for MemberToken {
         self.token.on_lost(lost);
     }
 
-    fn hand_over(&self, line: &Line<'_>) -> Result<()> {
+    fn hand_over(&self, line: &DirectConnection<'_>) -> Result<()> {
         self.token.hand_over(line)
     }
 

@@ -47,7 +47,9 @@ pub use table::{
     BlockCipher, KeyKind, MechanismEntry, Prehash, Uses, entries, entry, entry_by_name,
     key_type_name,
 };
-pub use token::{Batch, Done, Line, MechanismInfo, Request, Token, TokenFlags, TokenInfo};
+pub use token::{
+    Batch, DirectConnection, Done, MechanismInfo, Request, Token, TokenFlags, TokenInfo,
+};
 pub use uri::{Uri, UriError};
 pub use verb::Verb;
 pub use watch::{Pace, Seen, Work};

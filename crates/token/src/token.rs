@@ -97,7 +97,7 @@ pub trait Token: Send + Sync {
     fn on_lost(&self, _lost: Box<dyn FnOnce(Error) + Send>) {}
 
     /// Has the token serve a program's connection itself. Does not wait. It lasts until somebody ends it.
-    fn hand_over(&self, _line: &Line<'_>) -> Result<()> {
+    fn hand_over(&self, _connection: &DirectConnection<'_>) -> Result<()> {
         let message = "this token takes no connections over";
         Err(Error::request(Kind::Unsupported, message))
     }
@@ -125,7 +125,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// A program's connection that is handed over to a token.
 #[derive(Clone, Copy, Debug)]
-pub struct Line<'a> {
+pub struct DirectConnection<'a> {
     /// The connection itself.
     pub connection: &'a UnixStream,
     /// The version of the frames that are spoken on it.

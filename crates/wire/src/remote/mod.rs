@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use hsmux_token::fork::Unshared;
 use hsmux_token::{
-    Batch, Error, Kind, Line, Operation, Outcome, Pace, Result, Seen, Snapshot, Token, TokenInfo,
+    Batch, DirectConnection, Error, Kind, Operation, Outcome, Pace, Result, Seen, Snapshot, Token,
+    TokenInfo,
 };
 
 use crate::connection::Connection;
@@ -141,7 +142,7 @@ impl Token for RemoteToken {
         }
     }
 
-    fn hand_over(&self, line: &Line<'_>) -> Result<()> {
+    fn hand_over(&self, line: &DirectConnection<'_>) -> Result<()> {
         self.shared.keeper.hand_over(line).map_err(|error| {
             let message = format!("{} takes no connection over: {error}", self.shared.name);
             Error::request(Kind::Unsupported, message)
