@@ -2,17 +2,17 @@
 # A web cluster on one machine: three hosts, each a network namespace with a (virtual) SmartCard-HSM, a gateway and a
 # small site, behind haproxy. `make cluster` builds and calls this.
 #
-#   scripts/cluster.sh            a short table of measurements beside the published ones
-#   scripts/cluster.sh faults     hosts that stop, die, are cut off and return, under load
-#   scripts/cluster.sh run BASH   a command of yours, run beside haproxy
+#   scripts/cluster.sh            Measure a short table, beside the published figures.
+#   scripts/cluster.sh faults     Stop, kill and cut off hosts under load, and bring them back.
+#   scripts/cluster.sh run BASH   Run a command of yours beside haproxy.
 #
-# TOKENS=softhsm    SoftHSM in place of the cards, which take the published 0.658 s for a signature with RSA-2048
-# WORDPRESS=1       WordPress with its default content is the site, and a second page to measure
-# FULL=1            the published table: all keys and loads, 30 s, each cell the best of three. A second
-#                   call resumes; RESTART=1 discards earlier results
-# KEYS, HSMS, TIME  less of the table: KEYS=ec-prime256v1 HSMS="0 3" TIME=5s; 0 HSMs are a key in a file
-# KEEP=1            keeps the cluster until Ctrl+C, and prints how to enter it
-# REPORTS=FOLDER    the folder of reports and logs
+# TOKENS=softhsm    Use SoftHSM in place of the cards. These take the published 0.658 s for a signature with RSA-2048.
+# WORDPRESS=1       Serve WordPress with its default content, and measure its page as well.
+# FULL=1            Measure the published table: all keys and loads, 30 s, each cell the best of three.
+#                   A second call resumes; RESTART=1 discards earlier results.
+# KEYS, HSMS, TIME  Limit the table: KEYS=ec-prime256v1 HSMS="0 3" TIME=5s. 0 HSMs: a key in a file.
+# KEEP=1            Keep the cluster until Ctrl+C, and print how to enter it.
+# REPORTS=FOLDER    Write reports and logs to this folder.
 #
 # Everything runs in namespaces of this command: processes, network and mounts end with it, however it ends.
 set -euo pipefail

@@ -36,7 +36,7 @@ dependencies() {
     cargo deny --all-features check bans licenses sources
 }
 
-# Most tests wait for other processes most of the time: as many as a machine with two CPUs takes by itself leave them idle.
+# Most tests wait for other processes. Two at a time, the default on two CPUs, leave the CPUs idle.
 threads=$(nproc)
 [ "$threads" -ge 4 ] || threads=4
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$threads}

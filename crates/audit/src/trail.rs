@@ -248,7 +248,7 @@ impl Drop for Trail {
 
 /// `or` is the alternative to fixing the error.
 fn not_begun(error: &Error, or: &str) -> Error {
-    let message = format!("it is not begun while it cannot be recorded: {error}; mend that{or}");
+    let message = format!("it is not begun while it cannot be recorded: {error}; fix that{or}");
     Error::new(error.scope(), error.kind(), message)
 }
 

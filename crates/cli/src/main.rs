@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     match std::env::args_os().nth(1) {
         Some(first) if first == "worker" => return hsmux_worker::worker_main(),
         Some(first) if first == "link" => return hsmux_node::link_main(),
-        Some(first) if first == admin::DESK => return admin::desk_main(),
+        Some(first) if first == admin::PIN_CHANGE_ARGUMENT => return admin::pin_change_main(),
         Some(first) if first == "help" && lab::explains(std::env::args_os().nth(2).as_deref()) => {
             return exit::tell(lab::start("help"));
         }

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::Args;
 use hsmux_config::{Config, Draft, Mistake};
 use hsmux_daemon::StateLock;
-use hsmux_daemon::admin::{AdminClient, Deed, Recorder, Request, Response, Stage};
+use hsmux_daemon::admin::{AdminClient, LocalAction, Recorder, Request, Response, Stage};
 use hsmux_token::Kind;
 
 use crate::exit::Exit;
@@ -101,16 +101,16 @@ impl Context {
     /// Runs an action with a line in the audit trail before and after it. Without a configuration there is no trail.
     pub fn recorded<T>(
         &self,
-        deed: &Deed,
+        action: &LocalAction,
         work: impl FnOnce() -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        self.recorded_as(deed, work, |_| Stage::Done)
+        self.recorded_as(action, work, |_| Stage::Done)
     }
 
     /// The same for an action that may succeed partially; `stage` returns its outcome.
     pub fn recorded_as<T>(
         &self,
-        deed: &Deed,
+        action: &LocalAction,
         work: impl FnOnce() -> anyhow::Result<T>,
         stage: impl FnOnce(&T) -> Stage,
     ) -> anyhow::Result<T> {
@@ -118,7 +118,7 @@ impl Context {
             return work();
         }
         self.recorder()?
-            .tell(deed, Stage::Begun)
+            .tell(action, Stage::Begun)
             .context("nothing was done, for it is not on the audit trail")?;
         let result = work();
         let stage = match &result {
@@ -127,7 +127,7 @@ impl Context {
         };
         // Checked again, because a daemon may have started or ended meanwhile.
         let recorder = self.recorder();
-        let told = recorder.and_then(|recorder| Ok(recorder.tell(deed, stage)?));
+        let told = recorder.and_then(|recorder| Ok(recorder.tell(action, stage)?));
         let Err(untold) = told else {
             return result;
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hsmux_pool::{Guest, Owner};
+use hsmux_pool::{ClientSession, Owner};
 use hsmux_token::{
     Attribute, Attributes, Batch, Done, Error, Kind, Made, Object, ObjectId, ObjectRef, Operation,
     Request, Result, Seen, SessionObject, Token, ck,
@@ -22,13 +22,13 @@ const CLEANUP: Duration = Duration::from_secs(30);
 
 /// Login state and session objects of one C_Initialize.
 pub struct Application {
-    /// Where it is connected.
+    /// The listener.
     pub service: Arc<AppService>,
-    /// The pool as it has it: its session objects live together.
-    pub guest: Guest,
+    /// Its session with the pool, where its session objects live together.
+    pub pool_session: ClientSession,
     owner: Owner,
     logged_in: AtomicBool,
-    /// Another host: the objects that it was told of last.
+    /// If this is another host: the objects that it was last told of.
     told: Mutex<Option<Arc<View>>>,
     objects: Mutex<Objects>,
     /// Connections that are handed over to workers.
@@ -43,17 +43,17 @@ struct Objects {
 
 /// A session object.
 struct Owned {
-    /// What is known of it for as long as it lives.
+    /// The attributes that do not change while it lives.
     known: Arc<Object>,
     reserved: Reserved,
 }
 
 impl Application {
-    /// Not logged in, without objects.
+    /// A new application: not logged in, without objects.
     pub fn new(service: Arc<AppService>, uid: u32) -> Self {
         let owner = service.owner(uid);
         Self {
-            guest: Guest::of(Arc::clone(&service.shared.pool), owner),
+            pool_session: ClientSession::of(Arc::clone(&service.shared.pool), owner),
             owner,
             service,
             told: Mutex::default(),
@@ -63,24 +63,24 @@ impl Application {
         }
     }
 
-    /// One of its connections is handed over; it ends with the login.
+    /// Notes a direct connection, which ends with the login.
     pub fn note_direct(&self, handed: HandedOver) {
         let mut direct = self.direct.lock();
         direct.retain(HandedOver::is_open);
         direct.push(handed);
     }
 
-    /// Whether C_Login has succeeded.
+    /// True after a successful C_Login.
     pub fn logged_in(&self) -> bool {
         self.logged_in.load(Ordering::Acquire)
     }
 
-    /// C_Login has succeeded.
+    /// Logs in, after a successful C_Login.
     pub fn log_in(&self) {
         self.logged_in.store(true, Ordering::Release);
     }
 
-    /// C_Logout: private session objects go (PKCS#11 3.0, section 5.6.9).
+    /// C_Logout: destroys private session objects (PKCS#11 3.0, section 5.6.9).
     pub fn log_out(&self) {
         self.logged_in.store(false, Ordering::Release);
         let direct = std::mem::take(&mut *self.direct.lock());
@@ -96,14 +96,14 @@ impl Application {
         self.destroy(gone);
     }
 
-    /// What is known of a session object for as long as it lives, if it is its own.
+    /// The attributes of a session object that do not change, if it belongs to this application.
     pub fn owned(&self, object: &SessionObject) -> Option<Arc<Object>> {
         let objects = self.objects.lock();
         let owned = objects.owned.get(object);
         owned.map(|owned| Arc::clone(&owned.known))
     }
 
-    /// How many bytes a session object has.
+    /// The size of a session object in bytes.
     pub fn bytes_of(&self, object: &SessionObject) -> usize {
         let objects = self.objects.lock();
         objects
@@ -112,22 +112,22 @@ impl Application {
             .map_or(0, |owned| owned.reserved.bytes())
     }
 
-    /// A session object is to have so many bytes more.
+    /// A session object grows by so many bytes.
     pub fn grow(&self, object: &SessionObject, bytes: usize) {
         if let Some(owned) = self.objects.lock().owned.get_mut(object) {
             owned.reserved.grow(bytes);
         }
     }
 
-    /// New objects of an operation's outcome are its own from here on. Private ones that come
-    /// after a C_Logout go at once, as the others went with it.
+    /// Takes over the new objects of an operation's outcome. Private objects that arrive after a C_Logout are destroyed
+    /// at once.
     pub fn keep(&self, made: &[Made]) -> Result<()> {
         let new = made
             .iter()
             .filter_map(|made| Some((made.session?, self.own(&made.object))));
         let new: Vec<_> = new.collect();
         let mut objects = self.objects.lock();
-        // Under the lock, so that C_Logout either is seen here or sees them itself.
+        // Checked under the lock: either this sees the C_Logout, or the C_Logout sees the objects.
         let too_late = !self.logged_in() && new.iter().any(|(_, new)| is_private(&new.known));
         if !objects.ended && !too_late {
             objects.owned.extend(new);
@@ -139,12 +139,12 @@ impl Application {
         Err(Error::request(Kind::NotLoggedIn, message))
     }
 
-    /// The object is gone, or is about to be.
+    /// Forgets an object that is gone, or is about to be.
     pub fn forget(&self, object: &SessionObject) {
         self.objects.lock().owned.remove(object);
     }
 
-    /// What has changed since the last call, by what there is now; the first time everything.
+    /// The changes since the last call; the first time everything.
     pub fn tell(&self, now: &Arc<View>) -> Seen {
         let before = self.told.lock().replace(Arc::clone(now));
         match before {
@@ -170,7 +170,7 @@ impl Application {
         }
     }
 
-    /// Room for the session objects that an operation will make or extend, to be held until it has.
+    /// Reserves memory for the session objects that an operation will make or extend. Keep it until the operation ends.
     pub fn room_for(&self, operation: &Operation) -> Result<Option<Reserved>> {
         let all = &self.service.shared.session_objects;
         all.take_for(self.owner, operation)
@@ -187,18 +187,18 @@ impl Application {
                 object: ObjectRef::Session(object),
             },
             deadline,
-            // A worker that is gone has taken the object with it.
+            // If the worker is gone, its objects are gone as well.
             done: Done::new(|_| {}),
         };
         let batch: Batch = objects.into_iter().map(request).collect();
-        self.guest.submit(batch);
+        self.pool_session.submit(batch);
     }
 }
 
-/// What no C_SetAttributeValue changes of a session object, as far as it matters to what its application may do.
+/// The attributes of a session object that decide about rights and that C_SetAttributeValue cannot change.
 fn lasting(object: &Object) -> Object {
     let lasts = |attribute: &&Attribute| attribute.kind == ck::CKA_PRIVATE;
-    // Copied: a slice would keep the whole frame that it came in.
+    // Copied, because a slice would keep its whole frame in memory.
     let copied = |attribute: &Attribute| Attribute {
         kind: attribute.kind,
         value: attribute.value.to_vec().into(),
@@ -210,7 +210,7 @@ fn lasting(object: &Object) -> Object {
     }
 }
 
-/// What makes one view of another; the objects of both are in the order of their names.
+/// The difference between two views. The objects of both are sorted by their names.
 fn difference(before: Option<&View>, now: &View) -> Seen {
     let before = before.map_or(&[][..], |before| &before.objects);
     let find = |objects: &[Object], id: &ObjectId| {

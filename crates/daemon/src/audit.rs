@@ -1,4 +1,4 @@
-//! The audit trail in the daemon's words; [`hsmux_audit`] keeps it.
+//! The daemon's lines of the audit trail, which [`hsmux_audit`] writes.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use serde_json::{Map, Value};
 
 use crate::admin::{Announced, Request, Stage};
 
-/// A process that asks for something.
+/// The process of a request.
 #[derive(Clone)]
 pub struct Who {
     /// The user id that the kernel vouches for.
     pub uid: u32,
     /// The process id.
     pub pid: i32,
-    /// The other host, where it is one: for the kernel that is this process.
+    /// The other host, if it is one. The kernel sees this process instead.
     pub host: Option<Arc<str>>,
-    /// As the trail has it, with what the program calls itself.
+    /// Its name on the trail, with the program's name for itself.
     pub actor: Arc<Actor>,
 }
 
-/// Characters: a program may call itself anything, on each of its lines.
+/// The most characters of a program's name for itself, which is on each of its lines.
 const LONGEST_NAME: usize = 128;
 
 impl Who {
@@ -36,7 +36,7 @@ impl Who {
         }
     }
 
-    /// This process, acting for nobody whom the kernel knows.
+    /// This process, for a user whom the kernel does not report.
     pub fn here(uid: u32, program: impl Into<String>) -> Self {
         let pid = rustix::process::getpid().as_raw_nonzero().get();
         Self::new(uid, pid, program)
@@ -64,7 +64,7 @@ impl Who {
         }
     }
 
-    /// The same, on behalf of a client of its.
+    /// The actor of a request on behalf of a client of the service.
     pub fn for_client(&self, client: Option<&str>) -> Arc<Actor> {
         match client {
             None => Arc::clone(&self.actor),
@@ -75,18 +75,18 @@ impl Who {
         }
     }
 
-    /// What the program calls itself.
+    /// The program's name for itself.
     pub fn program(&self) -> &str {
         self.actor.program.as_deref().unwrap_or_default()
     }
 }
 
-/// What the trail has as the program of another host.
+/// The program's name on the trail for another host.
 pub fn of_host(name: &str) -> String {
     format!("host {name}")
 }
 
-/// What `[audit]` says.
+/// The settings of `[audit]`.
 pub fn settings(config: &Config) -> Settings {
     let audit = &config.audit;
     Settings {
@@ -98,7 +98,7 @@ pub fn settings(config: &Config) -> Settings {
     }
 }
 
-/// Before an administrative act: its line, if it needs one. After an error it must not begin.
+/// Writes the line before an administrative action, if it needs one. After an error the action must not begin.
 pub fn announce(trail: &Trail, who: &Who, request: &Request) -> hsmux_token::Result<()> {
     let begun = || act(who, request).outcome("begun");
     match request.announced() {
@@ -108,7 +108,7 @@ pub fn announce(trail: &Trail, who: &Who, request: &Request) -> hsmux_token::Res
     }
 }
 
-/// An administrative act, and how it ended.
+/// The line of an administrative action and its result.
 pub fn ended(who: &Who, request: &Request, outcome: &Result<(), String>) -> Event {
     let event = act(who, request);
     match outcome {
@@ -117,10 +117,10 @@ pub fn ended(who: &Who, request: &Request, outcome: &Result<(), String>) -> Even
     }
 }
 
-/// What C_Login is called.
+/// The name of C_Login on the trail.
 pub const LOGIN: &str = "login";
 
-/// A program has given a PIN.
+/// The line of a login.
 pub fn login(who: &Who, outcome: &hsmux_token::Result<()>) -> Event {
     let event = Event::act(&who.actor, LOGIN, Map::new());
     match outcome {
@@ -131,7 +131,7 @@ pub fn login(who: &Who, outcome: &hsmux_token::Result<()>) -> Event {
 
 fn act(who: &Who, request: &Request) -> Event {
     let (said, stage) = match request {
-        Request::Deed { deed, stage } => (serde_json::to_value(deed), Some(stage)),
+        Request::LocalAction { action, stage } => (serde_json::to_value(action), Some(stage)),
         other => (serde_json::to_value(other), None),
     };
     let Ok(Value::Object(mut fields)) = said else {

@@ -1,4 +1,4 @@
-//! What a listener or a peer that names a key of the broker may do with it: only what leaves the broker's promises true.
+//! The rights on a key of the broker of a listener or peer that names it. They keep the broker's promises true.
 
 use hsmux_pool::BROKER_ROLE;
 use hsmux_token::{Class, Mechanism, Object, Operation, Params, Verb, ck};
@@ -7,7 +7,7 @@ use hsmux_token::{Class, Mechanism, Object, Operation, Params, Verb, ck};
 const GCM_NONCE: usize = 12;
 const GCM_TAG_BITS: u64 = 128;
 
-/// Whether the operation may work with this key of the broker.
+/// True if the operation may work with this key of the broker.
 pub fn permits(operation: &Operation, key: &Object) -> bool {
     let (Operation::Use {
         verb, mechanism, ..

@@ -1,4 +1,4 @@
-//! What another configuration changes while the daemon runs, and what it changes at the next start only.
+//! Changes by another configuration, while the daemon runs or at its next start.
 
 use std::path::Path;
 
@@ -84,7 +84,7 @@ fn broker(old: &BrokerSection, file: &BrokerSection) -> BrokerSection {
     }
 }
 
-/// What becomes other than it was, but for listeners, members and traces, which say so themselves.
+/// The changes that are in effect. Listeners, members and traces report theirs themselves.
 pub fn taken_over(old: &Config, new: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     let mut say = |differs: bool, line: &str| lines.extend(differs.then(|| line.to_owned()));
@@ -110,7 +110,7 @@ pub fn taken_over(old: &Config, new: &Config) -> Vec<String> {
     lines
 }
 
-/// What the file has and only the next start takes over, in one line.
+/// The sections of the file that only the next start takes over, in one line.
 pub fn with_a_restart(new: &Config, file: &Config) -> Option<String> {
     let sections = [
         (new.pool != file.pool, "[pool]"),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use hsmux_token::{Batch, Error, Operation, Outcome, Result, Secret, Snapshot, Token, TokenInfo};
 use hsmux_wire::{Answer, Call, Client, Endpoint, View};
 
-/// How long the catalogue or a login may take.
+/// The longest time for the catalogue or a login.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A connection to one of the daemon's listeners. Operations run on the caller's thread.

@@ -24,12 +24,12 @@ use crate::admin::{Request, until_settled};
 use crate::audit::{self, Who};
 use crate::changes::{self, load, load_to_replace};
 use crate::dkek::Dkek;
-use crate::doors::Doors;
 use crate::hot_plug::HotPlug;
 use crate::lock::StateLock;
 use crate::login::Gate;
 use crate::members;
 use crate::notify::{notify, reloading};
+use crate::open_listeners::OpenListeners;
 use crate::parked;
 use crate::peers::Peers;
 use crate::refusals::Refusals;
@@ -57,7 +57,7 @@ pub struct Running {
     pub file: PathBuf,
     /// When it was started.
     pub started: Instant,
-    pub(crate) doors: Doors,
+    pub(crate) listeners: OpenListeners,
     /// Services that are processes of their own.
     pub services: Services,
     config: ArcSwap<Config>,
@@ -125,7 +125,7 @@ impl Daemon {
         });
         let (tell, events) = channel();
         let running = Arc::new(Running {
-            doors: Doors::new(reactor),
+            listeners: OpenListeners::new(reactor),
             services: Services::default(),
             shared,
             file: config.file.clone(),
@@ -137,7 +137,7 @@ impl Daemon {
             turn: Mutex::new(()),
             parking: Mutex::new(()),
         });
-        running.doors.open(&running)?;
+        running.listeners.open(&running)?;
         if let Err(error) = running.forget_those_that_have_gone() {
             tracing::warn!(%error, "names of parked members that have gone are still on record");
         }
@@ -180,7 +180,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// What it is made of, for tests and for programs that start it themselves.
+    /// The parts of the daemon, for tests and for programs that start it themselves.
     pub fn running(&self) -> &Arc<Running> {
         &self.running
     }
@@ -191,7 +191,7 @@ impl Drop for Daemon {
         tracing::info!("the daemon stops");
         self.running.services.stop_listening();
         self.running.services.drain(&self.running.config());
-        self.running.doors.close();
+        self.running.listeners.close();
         let pool = &self.running.shared.pool;
         let end = Instant::now() + DRAIN;
         let busy = || {
@@ -224,7 +224,7 @@ impl Running {
 
     /// Other hosts that may use this one's tokens.
     pub fn peers(&self) -> &Peers {
-        &self.doors.peers
+        &self.listeners.peers
     }
 
     /// Users who may administer besides root and the daemon's own.
@@ -240,7 +240,7 @@ impl Running {
         if !seats.iter().any(serving) {
             lacks.push("no member is in service yet");
         }
-        if self.doors.nobody_can_log_in() {
+        if self.listeners.nobody_can_log_in() {
             lacks.push("no listener has a PIN that it could compare with");
         }
         let config = self.file.display();
@@ -273,7 +273,7 @@ impl Running {
     /// Reads the PINs of the listeners again, which may be in files of members that have new ones.
     pub fn refresh_pins(&self) -> Result<()> {
         let _turn = self.turn.lock();
-        self.doors.change(self, &self.config()).map(drop)
+        self.listeners.change(self, &self.config()).map(drop)
     }
 
     /// Reads the configuration again and takes over what has changed; answers what that was. With
@@ -310,7 +310,7 @@ impl Running {
         let anew = others || new.traces.iter().any(|traces| traces.ca.is_some());
         let source = anew.then(|| traces.prepare(new.traces.as_ref()));
         let source = source.transpose()?;
-        let mut lines = self.doors.change(self, &new)?;
+        let mut lines = self.listeners.change(self, &new)?;
         lines.extend(changes::taken_over(&old, &new));
         lines.extend(changes::with_a_restart(&new, file));
         if let Some(source) = source {
@@ -318,7 +318,7 @@ impl Running {
             lines.extend(others.then(|| "traces changed".to_owned()));
         }
         self.shared.audit.change(&audit::settings(&new));
-        // What is written down of each use, and who may use what, may be other things from now on.
+        // The rights, and the uses to be recorded, may have changed.
         self.shared.pool.end_direct();
         let administrators = users(&new.admin.socket.allow_users);
         self.administrators.store(Arc::new(administrators));

@@ -1,6 +1,6 @@
-//! New keys from one SmartCard-HSM to the others, by the DKEK that they share.
+//! Copies new keys from one SmartCard-HSM to others, by the DKEK that they share.
 //!
-//! Over PC/SC, beside the workers: a login is the card's, so the worker's own is what is used.
+//! This uses PC/SC, beside the workers. A login belongs to the card, so the worker's login is used.
 
 use std::collections::HashMap;
 
@@ -18,18 +18,18 @@ use crate::hot_plug::slot;
 /// The cards of this machine's readers.
 #[derive(Default)]
 pub struct Dkek {
-    /// Cards that have no such application: they are not asked again before they leave their readers.
+    /// Cards without the application. They are not asked again while they stay in their readers.
     others: Mutex<HashMap<Insertion, String>>,
 }
 
-/// A card in a reader, until it leaves: the reader's name and its count of cards that came and went.
+/// Identifies a card while it stays in a reader: the reader's name, and its count of insertions and removals.
 type Insertion = (String, u32);
 
-/// So many readers are remembered at most; pcscd has 16.
+/// The most readers that are remembered. pcscd has 16.
 const MOST_READERS: usize = 256;
 
 impl Dkek {
-    /// The card of a token: in the reader that its slot is named after, or in whichever there is.
+    /// The card of a token, in the reader that its slot is named after, or in any reader.
     fn card(&self, token: &TokenInfo) -> Result<Card<Channel>> {
         self.find(token)
             .map_err(|why| Error::token(Kind::Lost, format!("card {}: {why}", token.serial)))
@@ -73,8 +73,8 @@ impl Dkek {
         Err(missing(token, &answers))
     }
 
-    /// The card in a reader and its serial number, or what it answered instead. `selects`: the application is
-    /// selected if it is not.
+    /// The card in a reader and its serial number, or its answer if it is another card. With `selects` the application
+    /// is selected if necessary.
     fn ask(
         &self,
         reader: &Reader,
@@ -103,7 +103,7 @@ impl Dkek {
     }
 }
 
-/// Whether a card has said that it has no such application. A fault may pass.
+/// True if a card has answered that it has no such application. Other errors may be temporary.
 fn is_of_another_kind(error: &ProvisionError) -> bool {
     let ProvisionError::Card(error) = error else {
         return false;
@@ -111,14 +111,14 @@ fn is_of_another_kind(error: &ProvisionError) -> bool {
     error.status() == Some(Status::FILE_NOT_FOUND)
 }
 
-/// What a card without the application has answered.
+/// Remembers the answer of a card without the application.
 fn remember(others: &mut HashMap<Insertion, String>, insertion: Insertion, answer: &str) {
     if others.len() < MOST_READERS {
         others.insert(insertion, answer.to_owned());
     }
 }
 
-/// Cards that have left.
+/// Forgets the cards that have left.
 fn forget(others: &mut HashMap<Insertion, String>, there: &[Reader]) {
     others.retain(|(name, events), _| {
         let stays = |reader: &Reader| (&reader.name, reader.events) == (name, *events);
@@ -140,8 +140,8 @@ fn missing(token: &TokenInfo, answers: &[String]) -> String {
 }
 
 impl Replicator for Dkek {
-    /// The card itself is asked, whatever its module calls its maker: no other card tells this serial number by the
-    /// device certificate of a SmartCard-HSM. Whether it has a DKEK is [`Replicator::check`]'s to find.
+    /// Asks the card itself, whatever manufacturer its module reports. Only a SmartCard-HSM proves this serial number
+    /// by a device certificate. [`Replicator::check`] finds out whether it has a DKEK.
     fn serves(&self, token: &TokenInfo) -> std::result::Result<(), String> {
         self.find(token).map(drop)
     }

@@ -9,34 +9,34 @@ use hsmux_wire::{Answer, Answerer, Item};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use crate::account::Account;
-use crate::places::Place;
+use crate::application_connection::ConnectionContext;
+use crate::operation_record::OperationRecord;
+use crate::outstanding_calls::CallPermit;
 use crate::rights::Rights;
 use crate::session_objects::Reserved;
 use crate::settings::Clients;
-use crate::talk::Session;
 
-/// Runs the operations; the answer goes out when the last is done.
-pub fn execute(session: &Arc<Session>, items: Vec<Item>, answer: Answerer) {
-    let service = &session.application.service;
+/// Runs the operations. The answer is sent when the last one is done.
+pub fn execute(context: &Arc<ConnectionContext>, items: Vec<Item>, answer: Answerer) {
+    let service = &context.application.service;
     let catalogue = service.shared.pool.catalogue();
     let settings = service.settings.load();
     let rights = Rights {
         settings: &settings,
         catalogue: &catalogue,
-        logged_in: session.application.logged_in(),
+        logged_in: context.application.logged_in(),
     };
     if items.is_empty() {
-        return answer.send(&session.reply(Answer::Results(Vec::new())));
+        return answer.send(&context.reply(Answer::Results(Vec::new())));
     }
-    let place = match service.place(&settings, catalogue.own.lanes) {
-        Ok(place) => place,
-        Err(error) => return answer.send(&session.reply(Answer::Failed(error))),
+    let permit = match service.call_permit(&settings, catalogue.own.lanes) {
+        Ok(permit) => permit,
+        Err(error) => return answer.send(&context.reply(Answer::Failed(error))),
     };
     let now = Instant::now();
-    // Nobody waits longer, whatever the other end says.
+    // The configured deadline is the longest, whatever the other end asks for.
     let longest = service.shared.pool.options().deadline;
-    let gather = Gather::new(items.len(), answer, place);
+    let gather = Gather::new(items.len(), answer, permit);
     let mut batch: SmallVec<[_; 1]> = SmallVec::new();
     for (index, item) in items.into_iter().enumerate() {
         let Item {
@@ -45,17 +45,17 @@ pub fn execute(session: &Arc<Session>, items: Vec<Item>, answer: Answerer) {
             behalf,
         } = item;
         let behalf = behalf.filter(|_| settings.clients == Clients::Gateway);
-        let actor = session.who.for_client(behalf.as_deref());
-        let mut account = Account::open(session, actor, &operation, &catalogue, now);
-        let permitted = rights.check(&operation, |object| session.application.owned(object));
-        let permitted = permitted.inspect_err(|_| account.deny(session));
-        let admitted = permitted.and_then(|()| account.admit(session));
-        let reserved = match admitted.and_then(|()| session.application.room_for(&operation)) {
+        let actor = context.who.for_client(behalf.as_deref());
+        let mut record = OperationRecord::open(context, actor, &operation, &catalogue, now);
+        let permitted = rights.check(&operation, |object| context.application.owned(object));
+        let permitted = permitted.inspect_err(|_| record.deny(context));
+        let admitted = permitted.and_then(|()| record.admit(context));
+        let reserved = match admitted.and_then(|()| context.application.room_for(&operation)) {
             Ok(reserved) => reserved,
             Err(error) => {
                 let refused = Err(error);
-                account.close(session, &refused);
-                gather.put(session, index, refused);
+                record.close(context, &refused);
+                gather.put(context, index, refused);
                 continue;
             }
         };
@@ -64,29 +64,29 @@ pub fn execute(session: &Arc<Session>, items: Vec<Item>, answer: Answerer) {
             template,
         } = &operation
         {
-            session.application.grow(object, template.bytes());
+            context.application.grow(object, template.bytes());
         }
-        let course = account.course(&operation);
+        let timing = record.timing(&operation);
         let request = Request {
             behalf: None,
             deadline: now + Duration::from_micros(remaining_us).min(longest),
-            done: done(session, &gather, index, &operation, account, reserved),
+            done: done(context, &gather, index, &operation, record, reserved),
             operation,
         };
-        batch.push((request, course));
+        batch.push((request, timing));
     }
     if !batch.is_empty() {
-        session.visit.submit(batch);
+        context.connection.submit(batch);
     }
 }
 
-/// What follows an operation: its objects change hands, it is accounted for, the answer gets its part.
+/// Completes an operation: takes over its objects, ends its record, and adds its result to the answer.
 fn done(
-    session: &Arc<Session>,
+    context: &Arc<ConnectionContext>,
     gather: &Arc<Gather>,
     index: usize,
     operation: &Operation,
-    account: Account,
+    record: OperationRecord,
     reserved: Option<Reserved>,
 ) -> Done {
     let destroyed = match operation {
@@ -95,49 +95,49 @@ fn done(
         } => Some(*object),
         _ => None,
     };
-    let session = Arc::clone(session);
+    let context = Arc::clone(context);
     let gather = Arc::clone(gather);
     Done::new(move |mut result| {
         if let Ok(Outcome::Objects(made)) = &result
-            && let Err(error) = session.application.keep(made)
+            && let Err(error) = context.application.keep(made)
         {
             result = Err(error);
         }
-        // What was made is counted for itself by now.
+        // The new objects are counted by themselves now.
         drop(reserved);
         if let (Some(object), Ok(_)) = (&destroyed, &result) {
-            session.application.forget(object);
+            context.application.forget(object);
         }
-        account.close(&session, &result);
-        gather.put(&session, index, result);
+        record.close(&context, &result);
+        gather.put(&context, index, result);
     })
 }
 
-/// Results as they come in, and the answer for when all are there.
+/// Collects results, and sends the answer when it has all of them.
 struct Gather(Mutex<Gathered>);
 
 struct Gathered {
     missing: usize,
     results: Vec<Option<Result<Outcome>>>,
-    /// Of the results that are there.
+    /// The bytes of the results so far.
     bytes: usize,
     answer: Option<Answerer>,
-    place: Option<Place>,
+    permit: Option<CallPermit>,
 }
 
 impl Gather {
-    fn new(len: usize, answer: Answerer, place: Option<Place>) -> Arc<Self> {
+    fn new(len: usize, answer: Answerer, permit: Option<CallPermit>) -> Arc<Self> {
         Arc::new(Self(Mutex::new(Gathered {
             missing: len,
             bytes: 0,
             results: std::iter::repeat_with(|| None).take(len).collect(),
             answer: Some(answer),
-            place,
+            permit,
         })))
     }
 
-    fn put(&self, session: &Session, index: usize, result: Result<Outcome>) {
-        let mut result = session.result(result);
+    fn put(&self, context: &ConnectionContext, index: usize, result: Result<Outcome>) {
+        let mut result = context.result(result);
         let mut gathered = self.0.lock();
         gathered.bytes += result.as_ref().map_or(0, Outcome::bytes);
         if gathered.bytes > MAX_FRAME {
@@ -150,15 +150,15 @@ impl Gather {
         }
         let results = std::mem::take(&mut gathered.results);
         let answer = gathered.answer.take();
-        // Before the answer, upon which the next call may come at once.
-        drop(gathered.place.take());
+        // Before the answer is sent, because the next call may come at once.
+        drop(gathered.permit.take());
         drop(gathered);
         let lost = || Err(Error::lost("no result"));
         let results = results
             .into_iter()
             .map(|result| result.unwrap_or_else(lost));
         if let Some(answer) = answer {
-            answer.send(&session.reply(Answer::Results(results.collect())));
+            answer.send(&context.reply(Answer::Results(results.collect())));
         }
     }
 }

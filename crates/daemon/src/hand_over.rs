@@ -1,15 +1,15 @@
-//! Connections that are handed over to a worker: uses of one key, of which nothing is to be written down.
+//! Hands over connections to a worker, for uses of one key that are not recorded.
 
 use std::sync::Arc;
 
 use hsmux_token::{Blob, Error, Kind, Mechanism, ObjectId, ObjectRef, Operation, Result, Verb, ck};
 use hsmux_wire::{Answerer, HandedOver};
 
+use crate::application_connection::ConnectionContext;
 use crate::rights::Rights;
-use crate::talk::Session;
 
-impl Session {
-    /// Hands this connection over, if nothing speaks against it.
+impl ConnectionContext {
+    /// Hands this connection over, if that is allowed.
     pub fn hand_over(self: &Arc<Self>, key: ObjectId, answer: Answerer) {
         let pass = |handed: HandedOver| {
             self.may_go_direct(key)?;
@@ -17,7 +17,7 @@ impl Session {
             let owner = service.owner(self.who.uid);
             service.shared.pool.hand_over(key, handed.clone(), owner)?;
             self.application.note_direct(handed.clone());
-            // Who has lost the right meanwhile may have been looked for before it was noted.
+            // Checked again: if the rights changed before the note above, that change did not end this connection.
             self.may_go_direct(key).inspect_err(|_| handed.end())
         };
         answer.hand_over(pass, |answer| self.reply(answer));
@@ -34,7 +34,7 @@ impl Session {
         }
         settings.admit(self.who.uid)?;
         let catalogue = shared.pool.catalogue();
-        // A worker does not know what may be done with it.
+        // A worker does not know the rights on the broker's keys.
         if catalogue.get(&key).is_some_and(|entry| entry.broker_key) {
             return Err(refused("the broker's keys are not"));
         }
@@ -43,7 +43,7 @@ impl Session {
             catalogue: &catalogue,
             logged_in: self.application.logged_in(),
         };
-        // Any use stands for all: which of them the key allows is its token's to say.
+        // One use is checked for all of them: the token itself checks which uses the key allows.
         let operation = Operation::Use {
             verb: Verb::Sign,
             key: ObjectRef::Token(key),

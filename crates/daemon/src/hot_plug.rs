@@ -1,9 +1,9 @@
-//! Cards in readers: a member whose card is pulled leaves the pool at once, and one whose card is back
-//! is tried at once.
+//! Watches cards in readers. A member whose card is removed leaves the pool at once. A member whose card is back is
+//! tried at once.
 //!
-//! One thread waits in PC/SC without a time-out, so that it costs nothing while nothing changes; and only
-//! where a member's token sits in a slot that it can leave. pcscd may be absent, and may go: it is
-//! looked for again, ever more rarely.
+//! One thread waits in PC/SC without a time-out, so it costs nothing while nothing changes. It does so only if a
+//! member's token is in a slot that it can leave. If pcscd is absent or ends, it is looked for again, with growing
+//! pauses.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,19 +19,19 @@ use parking_lot::Mutex;
 
 use crate::daemon::Running;
 
-/// Between two attempts to reach pcscd, at first; doubled from one to the next.
+/// The first pause between two attempts to reach pcscd. It is doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
-/// No longer than this.
+/// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 /// The length of slotDescription (PKCS#11 3.0, section 3.2): longer names of readers are cut.
 const SLOT_NAME: usize = 64;
 
-/// A member with a value of its own for this is in readers of another pcscd than ours.
+/// A member that sets this variable uses another pcscd.
 const OTHER_PCSCD: &str = "PCSCLITE_CSOCK_NAME";
 
-/// The thread, which ends with this, or at the next change after it.
+/// The thread. It ends with this, or at the next change of a reader.
 pub(crate) struct HotPlug {
     ending: Arc<Ending>,
     thread: Thread,
@@ -71,7 +71,7 @@ impl Drop for HotPlug {
     fn drop(&mut self) {
         self.ending.begun.store(true, Ordering::Release);
         if let Some(waiting) = &*self.ending.waiting.lock() {
-            // It has ended already, or ends at the next change.
+            // On an error it has already ended, or ends at the next change.
             let _ = waiting.cancel();
         }
         self.thread.unpark();
@@ -107,7 +107,7 @@ impl Watcher {
         }
     }
 
-    /// Waits until a member may be a card; `false` when the daemon ends.
+    /// Waits until a member may be a card. `false` if the daemon ends.
     fn is_wanted(&self) -> bool {
         let pool = self
             .running
@@ -121,7 +121,7 @@ impl Watcher {
         self.ending.begun.load(Ordering::Acquire)
     }
 
-    /// Tells the pool what changes, until the daemon ends or pcscd goes.
+    /// Tells the pool of changes, until the daemon or pcscd ends.
     fn follow(&mut self, mut watch: ReaderWatch) -> Result<(), ChannelError> {
         *self.ending.waiting.lock() = Some(watch.canceller());
         while !self.has_ended() {
@@ -163,8 +163,8 @@ impl Watcher {
     }
 }
 
-/// Readers whose card of `then` is not there `now`, though another may be; the other way round, those that a
-/// card has come to.
+/// The readers whose card of `then` is no longer there `now`. With the arguments swapped: the readers that have got a
+/// card.
 fn gone<'a>(then: &'a [Reader], now: &[Reader]) -> Vec<&'a str> {
     let card = |reader: &&Reader| matches!(reader.card, CardState::Present { .. });
     let stays = |reader: &&Reader| {
@@ -175,7 +175,7 @@ fn gone<'a>(then: &'a [Reader], now: &[Reader]) -> Vec<&'a str> {
     gone.map(|reader| reader.name.as_str()).collect()
 }
 
-/// What a slot of PKCS#11 is called that is this reader.
+/// The name of the PKCS#11 slot of this reader.
 pub(crate) fn slot(reader: &str) -> Cow<'_, str> {
     let name = String::from_utf8_lossy(&reader.as_bytes()[..reader.len().min(SLOT_NAME)]);
     match name {

@@ -6,9 +6,9 @@
 //! looked at once ([rights](rights)) and handed to the pool ([execute](execute)). Administration has
 //! a socket of its own ([admin]). What faces the network is a [process of its own](services).
 
-mod account;
 pub mod admin;
 mod application;
+mod application_connection;
 mod audit;
 mod broker_keys;
 mod changes;
@@ -17,7 +17,6 @@ mod client;
 mod daemon;
 mod dkek;
 pub mod doctor;
-mod doors;
 mod execute;
 mod hand_over;
 mod hot_plug;
@@ -26,16 +25,17 @@ mod login;
 mod members;
 pub mod members_file;
 mod notify;
+mod open_listeners;
+mod operation_record;
+mod outstanding_calls;
 mod parked;
 mod peers;
-mod places;
 mod refusals;
 mod rights;
 mod service;
 mod services;
 mod session_objects;
 mod settings;
-mod talk;
 mod throttle;
 mod view;
 

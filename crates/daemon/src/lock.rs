@@ -1,4 +1,4 @@
-//! One daemon for one state folder.
+//! Makes sure that a state folder has one daemon only.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 use hsmux_state::{FileLock, LockFailed};
 use hsmux_token::{Error, Kind, Result};
 
-/// How long another holder of the lock is waited for: a command that only looks, and a child that a killed daemon was
-/// about to start.
+/// The longest wait for another holder of the lock: a command that only looks, or a child that a killed daemon was
+/// starting.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// Held for as long as the daemon runs. The kernel releases it when the process ends, however that is.
+/// The lock of a running daemon. The kernel releases it when the process ends, for any reason.
 #[derive(Debug)]
 pub struct StateLock {
     _lock: FileLock,
 }
 
 impl StateLock {
-    /// Takes the state folder, which is made (0700) if it is not there.
+    /// Locks the state folder, and makes it (0700) if it does not exist.
     pub fn take(state: &Path) -> Result<Self> {
         make_folder(state)?;
         let lock = FileLock::take(&state.join("daemon.lock"), MOMENT);
@@ -36,13 +36,13 @@ impl StateLock {
         Ok(Self { _lock: lock })
     }
 
-    /// Whether a daemon holds the folder; an error to whoever may not look into it.
+    /// True if a daemon holds the folder. An error if the caller may not look into it.
     pub fn is_held(state: &Path) -> Result<bool> {
         let held = FileLock::is_held(&state.join("daemon.lock"));
         held.map_err(|error| failed(state, "cannot see whether a daemon uses it", &error))
     }
 
-    /// The process id of the daemon that holds the folder; `None` also to whoever may not look into it.
+    /// The process id of the daemon that holds the folder. `None` also if the caller may not look into it.
     pub fn holder(state: &Path) -> Option<u32> {
         let is_held = Self::is_held(state).is_ok_and(|held| held);
         let pid = is_held.then(|| std::fs::read_to_string(state.join("daemon.lock")));
@@ -50,7 +50,7 @@ impl StateLock {
     }
 }
 
-/// Makes a state folder (0700) if it is not there.
+/// Makes a state folder (0700) if it does not exist.
 pub fn make_folder(state: &Path) -> Result<()> {
     if state.exists() {
         return Ok(());

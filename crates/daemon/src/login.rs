@@ -1,4 +1,4 @@
-//! C_Login: the pool's own PIN, behind a slow hash. No token is ever asked.
+//! C_Login: checks the pool's own PIN by a slow hash. Tokens see none of it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use crate::throttle::Throttle;
 
-/// Logins of all users that may wait for the one thread that hashes. A user with more of them than another one makes room.
+/// The most logins that wait for the thread that hashes. If it is full, the user with the most of them loses one.
 const WAITING: usize = 256;
 
 /// Argon2id with 8 MiB and two passes: some ten milliseconds, one at a time (RFC 9106, section 4,
@@ -40,7 +40,7 @@ impl PinHash {
 
     fn is_of(&self, pin: &Secret) -> Result<bool> {
         let found = hash(pin.expose(), &self.salt)?;
-        // Of all bytes, whatever the first ones were.
+        // Compares all bytes, so that the time does not depend on where they differ.
         let differing = found
             .iter()
             .zip(self.hash.iter())
@@ -59,7 +59,7 @@ fn hash(pin: &[u8], salt: &[u8]) -> Result<Zeroizing<[u8; HASH_BYTES]>> {
     Ok(out)
 }
 
-/// The one place where PINs of applications are checked: a thread, so that nothing else waits. Users take turns.
+/// Checks the PINs of applications, on a thread of its own so that nothing else waits. Users take turns.
 pub struct Gate(Arc<Attempts>);
 
 #[derive(Default)]
@@ -103,8 +103,8 @@ impl Gate {
         Ok(Self(attempts))
     }
 
-    /// Judges a PIN. `answer` is called on the thread, or at once with a refusal: of a user who has to wait after wrong
-    /// PINs, or where so many wait that this user has no place.
+    /// Checks a PIN. Calls `answer` on the thread, or at once with a refusal: if the user has to wait after wrong PINs,
+    /// or if the queue has no entry for this user.
     pub fn judge(
         &self,
         uid: u32,
@@ -144,7 +144,7 @@ impl Drop for Gate {
 }
 
 impl Attempts {
-    /// A panic is the end of one attempt, not of all that come after it.
+    /// A panic ends one attempt, and the next ones go on.
     fn judge_all(&self) {
         loop {
             match catch_unwind(AssertUnwindSafe(|| self.judge_next())) {
@@ -166,7 +166,7 @@ impl Attempts {
             }
         };
         let uid = attempt.uid;
-        // Wrong PINs may have come before this one since it began to wait.
+        // Checked again: other PINs of this user may have been wrong since this one was queued.
         let admitted = state.throttle.admit(uid, Instant::now());
         drop(state);
         let judge = || attempt.against.is_of(&attempt.pin);
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
-    /// A gate, and what its answers are told to, by user.
+    /// A gate, and its answers by user.
     struct Rig {
         gate: Gate,
         against: Arc<PinHash>,

@@ -84,7 +84,7 @@ pub fn not_added(error: Error) -> Error {
     error.at("it was not added")
 }
 
-/// Whether a member is new or another one; where it stands in the file is of no matter.
+/// True if a member is new or changed. Its position in the file does not matter.
 fn differs(old: &Config, member: &Member) -> bool {
     let line = member.line;
     old.member(&member.name).is_none_or(|before| {

@@ -1,4 +1,4 @@
-//! Members written into the configuration file, and taken out of it, with all else left as it is.
+//! Adds members to the configuration file and removes them. All else in the file stays as it is.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use hsmux_token::{Error, Kind, Result, Uri};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// How long another command that changes the file is waited for.
+/// The longest wait for another command that changes the file.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A `[[token]]` to be written.
@@ -20,14 +20,14 @@ pub struct NewMember {
     pub name: String,
     /// The vendor's module.
     pub module: PathBuf,
-    /// Which of its tokens.
+    /// The token, of those that the module shows.
     pub uri: Uri,
     /// The file of its PIN.
     pub pin_file: Option<PathBuf>,
 }
 
-/// Appends a member to the file and has it served. The file is without it again if that fails, and
-/// stays as it was if it would not be good with it.
+/// Appends a member to the file and has it served. If that fails, the member is removed from the file again. If the new
+/// file would not be valid, it is not written.
 pub fn add<T, E: From<Error>>(
     file: &Path,
     member: &NewMember,
@@ -74,7 +74,7 @@ fn section(member: &NewMember) -> Result<String> {
     Ok(section)
 }
 
-/// Takes a member out of the file; comments above it stay.
+/// Removes a member from the file. Comments above it stay.
 pub fn forget(file: &Path, name: &str) -> Result<()> {
     let _lock = locked(file)?;
     let text = read(file)?;
@@ -112,7 +112,7 @@ fn without(text: &str, line: usize) -> String {
     let (start, after) = (length_of(line - 1), length_of(line));
     let next = sections(text).into_iter().filter(|at| *at >= after).min();
     let next = next.unwrap_or(text.len());
-    // What is said above the next section is about that one.
+    // Comments above the next section belong to that section.
     let about_next = |line: &&str| line.trim().is_empty() || line.trim_start().starts_with('#');
     let lines = text[start..next].split_inclusive('\n').rev();
     let gap: usize = lines.take_while(about_next).map(str::len).sum();
@@ -135,9 +135,9 @@ fn sections(text: &str) -> Vec<usize> {
     starts.collect()
 }
 
-/// Whether they say the same, wherever in the file.
+/// True if they are equal, but for the order in the file.
 fn same(mut one: Config, mut other: Config) -> bool {
-    // Where nothing is said of it, this is the number of members.
+    // The default is the number of members.
     one.pool.replicas = other.pool.replicas;
     one.text.clone_from(&other.text);
     for member in one.tokens.iter_mut().chain(&mut other.tokens) {
@@ -164,7 +164,7 @@ fn locked(file: &Path) -> Result<FileLock> {
     FileLock::take_folder(folder, PATIENCE).map_err(|e| failed(&file, &io::Error::other(e)))
 }
 
-/// Writes a good text in place of the old one, at once or not at all, with the same owner and permissions.
+/// Replaces the file with a valid text, atomically, with the same owner and permissions.
 fn replace(file: &Path, text: &str) -> Result<()> {
     parse(file, text)?;
     let file = fs::canonicalize(file).map_err(|e| failed(file, &e))?;

@@ -1,4 +1,4 @@
-//! Members that an administrator has parked, in the state folder: they stay so over a restart.
+//! Members that an administrator has parked. They are in the state folder, so they stay parked over a restart.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use hsmux_token::{Error, Kind, Result};
 
-/// So many bytes of names and reasons are believed.
+/// The most bytes of the record.
 const LONGEST: u64 = 1 << 20;
 
-/// What was parked, and why. A record that cannot be read is told and counts as empty: what it says is less than
-/// that the pool serves.
+/// Reads the parked names and their reasons. A record that cannot be read is logged and counts as empty: that the pool
+/// serves is more important.
 pub fn load(state: &Path) -> BTreeMap<String, String> {
     let file = file(state);
     read(&file).unwrap_or_else(|error| {
@@ -20,7 +20,7 @@ pub fn load(state: &Path) -> BTreeMap<String, String> {
     })
 }
 
-/// Writes it, at once or not at all.
+/// Writes the record atomically.
 pub fn save(state: &Path, parked: &BTreeMap<String, String>) -> Result<()> {
     let file = file(state);
     let failed = |error: &dyn std::fmt::Display| {

@@ -1,5 +1,5 @@
-//! Other hosts that may use this one's tokens: each is served as an application is, with the rights of its
-//! `[[peer]]`. Who they are is told by whoever has looked at their certificates.
+//! Other hosts that may use the tokens of this host. Each is served like an application, with the rights of its
+//! `[[peer]]`. The caller has verified their certificates and tells their names.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::Write as _;
@@ -14,36 +14,36 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::daemon::Running;
-use crate::service::{AppService, Door};
+use crate::service::{AppService, ListenerService};
 use crate::settings::Settings;
 
-/// So many refused connections are remembered.
+/// The number of refused connections that are remembered.
 const REMEMBERED: usize = 8;
 
-/// So many refused connections in a second are worth a line of the log each: anybody can make them.
+/// The most lines of the log per second about refused connections: any host can cause them.
 const LINES: u32 = 20;
 
-/// Who has connected, and who was refused.
+/// The connections of other hosts, and the refused ones.
 pub struct Peers {
     reactor: Arc<Reactor>,
-    open: Mutex<HashMap<String, Open>>,
-    refused: Mutex<Refused>,
+    open: Mutex<HashMap<String, PeerEntrance>>,
+    refused: Mutex<RecentRefusals>,
 }
 
-struct Open {
+struct PeerEntrance {
     service: Arc<AppService>,
     entrance: Arc<Entrance>,
 }
 
 #[derive(Default)]
-struct Refused {
+struct RecentRefusals {
     last: VecDeque<Refusal>,
-    /// The second that runs, and how many were told in it.
+    /// The beginning of the current second, and the lines in it.
     told: Option<(Instant, u32)>,
 }
 
-impl Refused {
-    /// Whether there may be another line in the log.
+impl RecentRefusals {
+    /// True if there may be another line in the log.
     fn may_tell(&mut self) -> bool {
         let running = self
             .told
@@ -59,7 +59,7 @@ impl Refused {
 pub struct PeerStatus {
     /// Its name, as its certificate says it.
     pub name: String,
-    /// Open connections.
+    /// The number of open connections.
     pub connections: usize,
 }
 
@@ -85,7 +85,7 @@ impl Peers {
         }
     }
 
-    /// Serves a connection that came from this address, of the host of this name; who may not connect is told why.
+    /// Serves a connection of this host from this address. A host that may not connect is told the reason.
     pub(crate) fn serve_from(&self, running: &Running, name: &str, from: &str, stream: UnixStream) {
         let end = stream.try_clone();
         let Err(error) = self.serve(running, name, stream) else {
@@ -94,13 +94,13 @@ impl Peers {
         self.refuse(from, &error.to_string(), "or leave it as it is");
         let mut told = Vec::new();
         if let (Ok(mut end), Ok(())) = (end, frame::encode(&Greeting::Refused(error), &mut told)) {
-            // There is room for a first frame; whoever does not read it has gone.
+            // The socket's buffer has room for a first frame. A host that does not read it has gone.
             let _ = end.set_nonblocking(true);
             let _ = end.write_all(&told);
         }
     }
 
-    /// Serves a connection of the host of this name, if it may connect; it says hello as any other.
+    /// Serves a connection of this host, if it may connect. The connection says hello like any other.
     pub fn serve(&self, running: &Running, name: &str, stream: UnixStream) -> Result<()> {
         let entrance = self.entrance(running, name)?;
         entrance.take(stream).map_err(|error| {
@@ -110,12 +110,13 @@ impl Peers {
     }
 
     fn entrance(&self, running: &Running, name: &str) -> Result<Arc<Entrance>> {
-        // Before the configuration is read: what is let in by an old one is changed with the others.
+        // Locked before the configuration is read: a connection that is admitted by an old configuration is changed
+        // with the others.
         let mut open = self.open.lock();
         let config = running.config();
         let peer = allowed(&config, name).ok_or_else(|| no_peer(name))?;
-        // The service that brings them keeps to half of that, unless it was taken over: some of those that it has closed
-        // are still counted here.
+        // The node keeps to half of this limit, unless it was taken over. Connections that it has closed may still
+        // count here.
         let most = config.node.as_ref().map_or(0, |node| 2 * node.connections);
         let there: usize = open.values().map(|open| open.entrance.connections()).sum();
         if there >= most {
@@ -127,15 +128,15 @@ impl Peers {
         }
         let settings = Settings::of_host(&config, peer);
         let service = AppService::new(Arc::clone(&running.shared), settings);
-        let door = Door {
+        let listener_service = ListenerService {
             service: Arc::clone(&service),
             client: Some(ServiceClient::Host {
                 name: name.to_owned(),
                 from: String::new(),
             }),
         };
-        let entrance = Arc::new(self.reactor.entrance(Arc::new(door)));
-        let made = Open {
+        let entrance = Arc::new(self.reactor.entrance(Arc::new(listener_service)));
+        let made = PeerEntrance {
             service,
             entrance: Arc::clone(&entrance),
         };
@@ -151,13 +152,13 @@ impl Peers {
                 open.service.change(old.close());
                 return false;
             };
-            // Its share hangs on how many others there are.
+            // Its share depends on the number of hosts.
             open.service.change(Settings::of_host(new, peer));
             true
         });
     }
 
-    /// A connection was refused before anybody knew whose it is, or because it is whose it is.
+    /// Records a refused connection, whether its host is known or not.
     pub fn refuse(&self, from: &str, problem: &str, advice: &str) {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let mut refused = self.refused.lock();
@@ -176,7 +177,7 @@ impl Peers {
         });
     }
 
-    /// How each host of the configuration is.
+    /// The state of each host of the configuration.
     pub(crate) fn status(&self, config: &Config) -> Vec<PeerStatus> {
         let open = self.open.lock();
         let peers = config.node.iter().flat_map(|node| &node.peers);
@@ -189,13 +190,13 @@ impl Peers {
         peers.map(status).collect()
     }
 
-    /// The last that were refused.
+    /// The last refused connections.
     pub fn refused(&self) -> Vec<Refusal> {
         self.refused.lock().last.iter().cloned().collect()
     }
 }
 
-/// A service says it, and terminals show it.
+/// Replaces control characters by spaces: the text comes from a service, and terminals show it.
 fn printable(text: &str) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     text.chars().map(plain).collect()

@@ -1,4 +1,4 @@
-//! What users are refused, as the trail has it.
+//! Refusals on the audit trail, with a limit of lines.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use serde_json::{Map, Value};
 
 use crate::audit::{self, Who};
 
-/// What somebody may not do is cheap to try: of each user the first of a minute has a line, and the others are a
-/// number in the next one.
+/// Refusals. Attempts are cheap, so only the first refusal of a user in a minute has a line. The next line has the
+/// number of the others.
 pub struct Refusals {
     trail: Arc<Trail>,
     repeats: Repeats<Tried>,
 }
 
-/// A user, the host where all of another one are one user here, and what was refused.
+/// The user, the host (all users of another host are one user here), and the refused call.
 type Tried = (u32, Option<Arc<str>>, &'static str);
 
 impl Refusals {
-    /// Nobody was refused anything yet.
+    /// No refusals yet.
     pub fn new(trail: &Arc<Trail>) -> Self {
         Self {
             trail: Arc::clone(trail),
@@ -26,7 +26,7 @@ impl Refusals {
         }
     }
 
-    /// Somebody was refused this; whether it has a line of its own, and so is worth one of the log.
+    /// Records a refusal. True if it has a line of its own, so that the log should have one.
     pub fn record(&self, who: &Who, what: &'static str, why: &str) -> bool {
         let is_first = self.is_first(who, what);
         if is_first {
@@ -36,19 +36,19 @@ impl Refusals {
         is_first
     }
 
-    /// Counts it; whether it is one for a line of its own, which the caller writes.
+    /// Counts a refusal. True if it should have a line of its own, which the caller writes.
     pub fn is_first(&self, who: &Who, what: &'static str) -> bool {
         self.is_among(who, what, 1)
     }
 
-    /// The same where so many of a minute have one.
+    /// The same with `lines` lines in a minute.
     pub fn is_among(&self, who: &Who, what: &'static str, lines: u64) -> bool {
         self.sum_up(false);
         let tried = (who.uid, who.host.clone(), what);
         self.repeats.is_among(Some(tried), lines)
     }
 
-    /// Records what was counted of those whose minute is over; of all at the end.
+    /// Records the counts whose minute is over. With `end`, records all of them.
     pub fn sum_up(&self, end: bool) {
         for (tried, count) in self.repeats.over(end) {
             self.trail.record(line(tried, count));

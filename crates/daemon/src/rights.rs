@@ -21,12 +21,12 @@ pub struct Rights<'a> {
     pub settings: &'a Settings,
     /// What there is.
     pub catalogue: &'a Catalogue,
-    /// Whether the application has logged in.
+    /// True if the application has logged in.
     pub logged_in: bool,
 }
 
 impl Rights<'_> {
-    /// Whether the operation may run; `owned` says what lasts of a session object that is the application's.
+    /// Checks that the operation may run. `owned` answers the lasting attributes of the application's session objects.
     pub fn check(
         &self,
         operation: &Operation,
@@ -129,8 +129,8 @@ impl Rights<'_> {
 }
 
 impl Rights<'_> {
-    /// Whether it would be a second public half of a key of the broker: without the mark, it could be destroyed in
-    /// place of the first.
+    /// True if it would be a second public half of a key of the broker. Without the mark, it could be destroyed instead
+    /// of the first.
     fn doubles_broker_key(&self, made: &Template<'_>) -> bool {
         let public = match made.class {
             Class::PUBLIC_KEY => PublicKey::from_attributes(made.attributes).ok(),
@@ -167,8 +167,8 @@ impl Template<'_> {
         }
     }
 
-    /// Whether it would have the broker find a version of a key that it has not made. A certificate may stand beside
-    /// its key.
+    /// True if the broker would find a version of a key that it has not made. A certificate may have the CKA_ID of its
+    /// key.
     fn is_of_broker(&self) -> bool {
         self.class != Class::CERTIFICATE && has_broker_mark(self.attributes)
     }

@@ -15,28 +15,28 @@ use hsmux_wire::{Conversation, Hello, Peer, Service, ServiceClient};
 use parking_lot::Mutex;
 
 use crate::application::Application;
+use crate::application_connection::ApplicationConnection;
 use crate::audit::Who;
 use crate::login::Gate;
-use crate::places::{Place, Places};
+use crate::outstanding_calls::{CallPermit, OutstandingCalls};
 use crate::refusals::Refusals;
 use crate::session_objects::SessionObjects;
 use crate::settings::{Clients, Settings};
-use crate::talk::Talk;
 use crate::view::Views;
 
 /// What all listeners share.
 pub struct Shared {
     /// The pool behind them.
     pub pool: Arc<Pool>,
-    /// Who changes token objects.
+    /// Changes token objects.
     pub writer: Arc<Writer>,
-    /// Where PINs are looked at.
+    /// Checks PINs.
     pub gate: Gate,
     /// The audit trail.
     pub audit: Arc<Trail>,
-    /// What users may not do, as the trail has it.
+    /// Refusals that the trail has or counts.
     pub refusals: Refusals,
-    /// Where spans go.
+    /// The collector of spans.
     pub traces: Arc<Traces>,
     /// Session objects of all users.
     pub session_objects: SessionObjects,
@@ -45,7 +45,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Somebody may not connect, or not stay; whether that is worth a line of the log.
+    /// Records that a user may not connect, or not stay. True if the log should have a line.
     pub fn keep_out(&self, who: &Who, why: &Error) -> bool {
         self.refusals.record(who, "connect", &why.to_string())
     }
@@ -55,12 +55,12 @@ impl Shared {
 pub struct AppService {
     /// What all listeners share.
     pub shared: Arc<Shared>,
-    /// The rights of now.
+    /// The current rights.
     pub settings: ArcSwap<Settings>,
     /// The catalogue as its applications see it.
     pub views: Views,
     number: u64,
-    places: Places,
+    outstanding_calls: OutstandingCalls,
     applications: Mutex<HashMap<Name, Connected>>,
 }
 
@@ -82,12 +82,12 @@ impl AppService {
             settings: ArcSwap::from_pointee(settings),
             views: Views::default(),
             number: LAST.fetch_add(1, Ordering::Relaxed),
-            places: Places::default(),
+            outstanding_calls: OutstandingCalls::default(),
             applications: Mutex::default(),
         })
     }
 
-    /// Other rights from now on, also for those who are connected.
+    /// Changes the rights, also of connections that are open.
     pub fn change(&self, mut settings: Settings) {
         let old = self.settings.load();
         let changed = settings.listener != old.listener;
@@ -107,20 +107,21 @@ impl AppService {
         }
     }
 
-    /// Who logged in without a PIN is logged out where one is needed by now.
+    /// Logs out an application that logged in without a PIN, if a PIN is needed now.
     pub fn end_free_logins(&self, application: &Application) {
         if self.settings.load().listener.login == Login::Pin {
             application.log_out();
         }
     }
 
-    /// For a call of another host, if it may have one more: its share, but no less than runs at once.
-    pub fn place(&self, settings: &Settings, lanes: u32) -> Result<Option<Place>> {
+    /// Admits a call of another host. The limit is its share, but not less than the lanes.
+    pub fn call_permit(&self, settings: &Settings, lanes: u32) -> Result<Option<CallPermit>> {
         let most = settings.share.map(|share| share.max(lanes as usize));
-        most.map(|most| self.places.take(most)).transpose()
+        most.map(|most| self.outstanding_calls.take(most))
+            .transpose()
     }
 
-    /// Whose requests those of this user are: another host is one owner, whoever asks there.
+    /// The owner of this user's requests. Another host is one owner for all its users.
     pub fn owner(&self, uid: u32) -> Owner {
         match self.settings.load().clients {
             Clients::Programs => Owner::User(uid),
@@ -144,7 +145,7 @@ impl AppService {
         Arc::clone(&connected.application)
     }
 
-    /// One connection less; with the last, the application's session objects go.
+    /// One connection has closed. With the last, the application's session objects end.
     pub fn leave(&self, name: Name) {
         let mut applications = self.applications.lock();
         let Some(connected) = applications.get_mut(&name) else {
@@ -162,15 +163,15 @@ impl AppService {
     }
 }
 
-/// For the reactor, which gives connections.
-pub struct Door {
-    /// Which listener.
+/// The reactor's view of a listener: accepts connections.
+pub struct ListenerService {
+    /// The listener.
     pub service: Arc<AppService>,
-    /// Whose all connections are, where they come from a service.
+    /// The client, if all connections are one service's or one other host's.
     pub client: Option<ServiceClient>,
 }
 
-impl Service for Door {
+impl Service for ListenerService {
     fn boot(&self) -> u64 {
         self.service.shared.boot
     }
@@ -203,9 +204,9 @@ impl Service for Door {
         let name = (peer.uid, hello.client);
         let application = self.service.join(name);
         if self.client.is_some() {
-            // A host's certificate was its login; a service was started by this process.
+            // A host's certificate was its login. This process started the service.
             application.log_in();
         }
-        Ok(Arc::new(Talk::new(application, name, who)))
+        Ok(Arc::new(ApplicationConnection::new(application, name, who)))
     }
 }

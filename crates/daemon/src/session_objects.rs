@@ -1,4 +1,4 @@
-//! How many session objects a user has, and how many bytes: they stay in a worker's memory, and making them needs no
+//! Limits the session objects of a user and their bytes. They stay in a worker's memory, and making them needs no
 //! login.
 
 use std::collections::HashMap;
@@ -9,13 +9,13 @@ use hsmux_token::ck::{CKA_TOKEN, CKR_DEVICE_MEMORY};
 use hsmux_token::{Attributes, Error, Kind, ObjectRef, Operation, Result};
 use parking_lot::Mutex;
 
-/// Session objects of one user or host.
+/// The most session objects of one user or host.
 const MOST: usize = 4096;
 
-/// Bytes of their attributes.
+/// The most bytes of their attributes.
 const MOST_BYTES: usize = 16 << 20;
 
-/// What all users have.
+/// The session objects of all users.
 #[derive(Clone, Default)]
 pub struct SessionObjects(Arc<Mutex<HashMap<Owner, Amount>>>);
 
@@ -25,7 +25,7 @@ struct Amount {
     bytes: usize,
 }
 
-/// A part of what a user has, until this is dropped.
+/// A reserved part of a user's limit. Dropping it gives it back.
 pub struct Reserved {
     of: SessionObjects,
     owner: Owner,
@@ -33,8 +33,8 @@ pub struct Reserved {
 }
 
 impl SessionObjects {
-    /// Takes room for what an operation will make or extend; `None`: it does neither. An error if its user has as much
-    /// as one may have.
+    /// Reserves for the objects that an operation makes or extends. `None` if it does neither. An error if the user has
+    /// reached the limit.
     pub fn take_for(&self, owner: Owner, operation: &Operation) -> Result<Option<Reserved>> {
         let amount = Amount::of(operation);
         if amount == Amount::default() {
@@ -52,7 +52,7 @@ impl SessionObjects {
         Ok(Some(reserved))
     }
 
-    /// Takes room for an object of so many bytes that is there already.
+    /// Reserves for an object that already exists.
     pub fn take_object(&self, owner: Owner, bytes: usize) -> Reserved {
         self.take(owner, Amount { objects: 1, bytes })
     }
@@ -73,12 +73,12 @@ impl SessionObjects {
 }
 
 impl Reserved {
-    /// How many bytes.
+    /// Its bytes.
     pub fn bytes(&self) -> usize {
         self.amount.bytes
     }
 
-    /// The same with so many bytes more.
+    /// Adds bytes to it.
     pub fn grow(&mut self, bytes: usize) {
         let more = Amount { objects: 0, bytes };
         self.of.0.lock().entry(self.owner).or_default().add(more);

@@ -18,7 +18,7 @@ pub struct Settings {
     users: Vec<u32>,
     /// The listener was taken out of the configuration; its connections live on, but are refused.
     pub closed: bool,
-    /// Who connects.
+    /// The kind of clients.
     pub clients: Clients,
     /// What of the pool's queue is for that host.
     pub share: Option<usize>,
@@ -102,7 +102,7 @@ impl Settings {
         }
     }
 
-    /// Whether this user may connect, or stay. The socket's mode is the kernel's to enforce.
+    /// Checks that this user may connect, or stay. The kernel enforces the socket's mode.
     ///
     /// Asked on the reactor's thread: it says the user's number, for the name may be a directory
     /// service away.
@@ -122,7 +122,7 @@ impl Settings {
         Err(Error::request(Kind::Forbidden, message))
     }
 
-    /// Whether an object of the pool is there for those who connect here.
+    /// True if clients of the listener may see this object.
     pub fn offers(&self, catalogue: &Catalogue, entry: &Entry) -> bool {
         let shown = if self.guards(entry) {
             let mut keys = self.listener.keys.iter();
@@ -139,12 +139,12 @@ impl Settings {
         shown && for_them
     }
 
-    /// Whether it is a key of the broker that this listener has to name, and may not do everything with.
+    /// True if it is a key of the broker that this listener has to name, with limited rights.
     pub fn guards(&self, entry: &Entry) -> bool {
         entry.broker_key && !self.listener.broker_keys
     }
 
-    /// Whether the listener's `keys` show this object, if it is none of the broker's.
+    /// True if the listener's `keys` contain this object. Keys of the broker have rules of their own.
     pub fn shows(&self, object: &Object) -> bool {
         let keys = &self.listener.keys;
         keys.is_empty() || keys.iter().any(|uri| uri.matches_object(object))
@@ -168,7 +168,7 @@ pub fn users(named: &[User]) -> Vec<u32> {
     named.iter().filter_map(known).collect()
 }
 
-/// Whether an object is there only after C_Login. Keys that do not say are private
+/// True if an object is there only after C_Login. Keys that do not say are private
 /// (PKCS#11 3.0, section 4.4: the default is the token's).
 pub fn is_private(object: &Object) -> bool {
     use hsmux_token::Class;

@@ -1,27 +1,27 @@
-//! Wrong PINs cost time: more of it with each.
+//! Delays logins after wrong PINs, longer with each.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use hsmux_token::{Error, Kind, Result};
 
-/// Wrong PINs that cost nothing: people mistype.
+/// The number of wrong PINs without a delay: people mistype.
 const FREE: u32 = 3;
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
-/// After so long without another wrong PIN all is forgotten.
+/// After this time without another wrong PIN, all of them are forgotten.
 const FORGET: Duration = Duration::from_secs(15 * 60);
 
-/// Wrong PINs of each user. By user and not by connection, which costs nothing to make anew.
+/// Wrong PINs, counted by user. Counting by connection would be useless: a new connection costs nothing.
 #[derive(Default)]
-pub struct Throttle(HashMap<u32, Record>);
+pub struct Throttle(HashMap<u32, UserTries>);
 
-struct Record {
+struct UserTries {
     wrong: u32,
     last: Instant,
 }
 
-impl Record {
+impl UserTries {
     fn until(&self) -> Instant {
         let doubled = 1_u32 << self.wrong.saturating_sub(FREE).min(16);
         match self.wrong {
@@ -32,7 +32,7 @@ impl Record {
 }
 
 impl Throttle {
-    /// Whether this user may try now. No PIN is looked at before.
+    /// Admits a try of this user, before any PIN is checked.
     pub fn admit(&mut self, uid: u32, now: Instant) -> Result<()> {
         self.0
             .retain(|_, record| now.duration_since(record.last) < FORGET);
@@ -57,7 +57,7 @@ impl Throttle {
             self.0.remove(&uid);
             return;
         }
-        let record = self.0.entry(uid).or_insert(Record {
+        let record = self.0.entry(uid).or_insert(UserTries {
             wrong: 0,
             last: now,
         });

@@ -10,17 +10,17 @@ use parking_lot::Mutex;
 
 use crate::settings::{Clients, Settings, is_private};
 
-/// The newest view for each of the two states of login; made once for each epoch.
+/// The newest view for each state of login, made once for each epoch.
 #[derive(Default)]
 pub struct Views([Mutex<Option<Sized>>; 2]);
 
-/// A view, and how many bytes it takes.
+/// A view, and its size in bytes.
 type Sized = (Arc<View>, usize);
 
-/// The epoch as an application sees it: another one after C_Login, after a change of the
-/// listener's rights, and never 0.
+/// The epoch as an application sees it. It differs after C_Login and after a change of the listener's rights, and is
+/// never 0.
 pub fn epoch(catalogue: &Catalogue, settings: &Settings, logged_in: bool) -> u64 {
-    // That a token of this host has a key, too, is news to others.
+    // Other hosts also have to learn that a token of this host has a key.
     let epoch = if settings.clients.is_pool() {
         catalogue.edition()
     } else {
@@ -30,7 +30,7 @@ pub fn epoch(catalogue: &Catalogue, settings: &Settings, logged_in: bool) -> u64
 }
 
 impl Views {
-    /// The view of now, and how many bytes it takes.
+    /// The current view, and its size in bytes.
     pub fn get(&self, catalogue: &Catalogue, settings: &Settings, logged_in: bool) -> Sized {
         let epoch = epoch(catalogue, settings, logged_in);
         let mut newest = self.0[usize::from(logged_in)].lock();

@@ -80,13 +80,13 @@ impl Signatures {
         request: Request,
     ) -> SignatureRequest {
         let (estimate, now) = (self.estimates.of(key), Instant::now());
-        let (members, room) = (estimate.members, estimate.room);
+        let (members, capacity) = (estimate.members, estimate.capacity);
         let wanted = SignatureRequest {
             signatures: Arc::clone(self),
             state: Arc::default(),
         };
         let mut queue = self.queue.lock();
-        if let Some(grant) = queue.begin(&members, client, room, now) {
+        if let Some(grant) = queue.begin(&members, client, capacity, now) {
             drop(queue);
             let request = self.tracked(grant, request);
             *wanted.state.lock() =
@@ -123,7 +123,7 @@ impl Signatures {
 
     /// How long one for this client would take that came now, as far as that is known; an error if it would have no
     /// place in the queue.
-    pub fn outlook(&self, key: &ObjectId, client: IpAddr) -> Result<Option<Duration>> {
+    pub fn wait_estimate(&self, key: &ObjectId, client: IpAddr) -> Result<Option<Duration>> {
         let queue = self.queue.lock();
         if !queue.admits(client) {
             return Err(busy());
@@ -152,8 +152,8 @@ impl Signatures {
     }
 
     fn hand_out_one(self: &Arc<Self>, members: &Members) -> bool {
-        let room = self.estimates.room(members);
-        let next = self.queue.lock().next(members, room, Instant::now());
+        let capacity = self.estimates.key_capacity(members);
+        let next = self.queue.lock().next(members, capacity, Instant::now());
         let Some((grant, QueuedSignature { request, state })) = next else {
             return false;
         };

@@ -164,8 +164,8 @@ impl Signer {
     /// The same for a client that has no place in the queue.
     pub fn is_late(&self, progress: &Progress) -> bool {
         let most = self.patience.saturating_sub(self.patience / MARGIN);
-        match self.signatures.outlook(&self.key, progress.address()) {
-            Ok(outlook) => outlook.is_some_and(|wait| wait > most),
+        match self.signatures.wait_estimate(&self.key, progress.address()) {
+            Ok(estimate) => estimate.is_some_and(|wait| wait > most),
             Err(_) => true,
         }
     }

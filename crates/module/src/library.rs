@@ -16,6 +16,7 @@ use hsmux_token::ck::{
     CK_C_INITIALIZE_ARGS, CK_FUNCTION_LIST, CK_RV, CKF_OS_LOCKING_OK,
     CKR_CRYPTOKI_ALREADY_INITIALIZED, CKR_OK,
 };
+use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, Result};
 
 use image::Image;
@@ -37,6 +38,8 @@ pub(crate) struct Library {
     functions: CK_FUNCTION_LIST,
     /// False if other code in this process had initialised the module before.
     ours: bool,
+    /// Held by the thread that lists the slots.
+    slot_list: Mutex<()>,
     /// Keeps the code in memory; taken out only to unload it after C_Finalize.
     code: Option<libloading::os::unix::Library>,
     _image: Image,
@@ -96,6 +99,7 @@ impl Library {
             functions: unsafe { *list },
             path,
             ours: false,
+            slot_list: Mutex::default(),
             code: Some(code),
             _image: image,
         };

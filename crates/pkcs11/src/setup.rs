@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hsmux_config::{Config, Draft, Isolation, Login, Mistake};
-use hsmux_pool::{Guest, Options};
+use hsmux_pool::{ClientSession, Options};
 use hsmux_replicate::{self as replicate, Hold};
 use hsmux_token::permissions::TrustedOwner;
 use hsmux_token::{Error, Kind, Result, Secret, ck};
@@ -133,9 +133,9 @@ fn embedded(config: &Config, threads: bool) -> Result<Box<dyn Backend>> {
     let seats = hsmux_worker::seats(config, &worker::program(config)?, None);
     // Several processes may embed the same pool: whoever changes a token writes the journal then.
     let (pool, _) = replicate::start(options, seats, Hold::WhileChanging, None)?;
-    let guest = Arc::new(Guest::new(pool));
+    let session = Arc::new(ClientSession::new(pool));
     Ok(Box::new(EmbeddedBackend::new(
-        guest,
+        session,
         pin,
         config.pool.deadline,
     )))

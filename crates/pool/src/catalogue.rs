@@ -1,4 +1,4 @@
-//! What the pool holds, as it was at one moment: looked up for every request, replaced as a whole.
+//! The objects of the pool at one moment. Every request reads it, and a change replaces it as a whole.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,7 +13,7 @@ use crate::seatset::SeatSet;
 pub struct Catalogue {
     /// Grows at each change that applications can see; says nothing across restarts.
     pub epoch: u64,
-    /// By what they are.
+    /// The objects by their identity.
     pub entries: Entries,
     /// The pool as one token.
     pub info: Arc<TokenInfo>,
@@ -44,13 +44,13 @@ pub type Entries = NameMap<ObjectId, Arc<Entry>>;
 /// One object and who holds it.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// What can be read of it on the first member that holds it.
+    /// Its readable attributes on the first member that holds it.
     pub object: Arc<Object>,
     /// In the order of the seats.
     pub replicas: Vec<Replica>,
-    /// Kept for hsmux itself: not shown, not served.
+    /// Used by hsmux itself: not shown, not served.
     pub hidden: bool,
-    /// Of the broker: shown to those who name it.
+    /// A key of the broker: shown only to clients that name it.
     pub broker_key: bool,
     pub(crate) serving: SeatSet,
     /// Seats that serve, or will once they are back and proved.
@@ -68,7 +68,7 @@ pub struct Replica {
     pub seat: Arc<str>,
     /// The physical token behind the seat.
     pub member: Arc<str>,
-    /// Whether it serves, and why not.
+    /// Its state, with a reason if it does not serve.
     pub state: ReplicaState,
     pub(crate) index: usize,
     /// What its token says of it.
@@ -77,7 +77,7 @@ pub struct Replica {
     pub(crate) twins: bool,
 }
 
-/// Whether a replica serves.
+/// The state of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplicaState {
     /// It has proved itself, or needs no proof, and its seat is in service.
@@ -99,13 +99,13 @@ pub const BROKER_MARK: &[u8; 5] = b"hsmb\x01";
 /// Which byte of that CKA_ID says which of a version's keys it is: 0 is the key itself, the others serve it.
 pub const BROKER_ROLE: usize = BROKER_MARK.len() + 1;
 
-/// Whether these are attributes of a key of the broker.
+/// True if these are attributes of a key of the broker.
 pub fn has_broker_mark(attributes: &Attributes) -> bool {
     let id = attributes.get(ck::CKA_ID).unwrap_or_default();
     id.starts_with(BROKER_MARK)
 }
 
-/// Whether an object is a key of the broker. A certificate may stand beside its key.
+/// True if an object is a key of the broker. A certificate may stand beside its key.
 pub fn is_broker_key(object: &Object) -> bool {
     object.id.class != Class::CERTIFICATE && has_broker_mark(&object.attributes)
 }
@@ -121,14 +121,14 @@ impl Catalogue {
         self.edition
     }
 
-    /// Whether a token of this host has the object, and may serve with it.
+    /// True if a token of this host has the object, and may serve with it.
     pub fn is_own(&self, entry: &Entry) -> bool {
         let own = |replica: &&Replica| !self.remote.contains(replica.index);
         entry.replicas.iter().filter(own).any(Replica::good)
     }
 
-    /// Whether a key can be used by a mechanism on a seat where it serves; while it serves nowhere, where it will.
-    /// Of a key that is not there any seat may be the one to have it.
+    /// True if a key can be used by a mechanism on a seat where it serves. While it serves nowhere, the seats where it
+    /// may serve soon count. For an unknown key any seat counts.
     pub fn can(&self, key: &ObjectId, mechanism: u64) -> bool {
         let having = self.mechanisms.get(&mechanism);
         let having = having.copied().unwrap_or_default();
@@ -141,13 +141,13 @@ impl Catalogue {
         !able.is_empty()
     }
 
-    /// Whether no member has the object, and none is away that may turn out to have it.
+    /// True if no member has the object, and no absent member may have it.
     pub fn lacks(&self, id: &ObjectId) -> bool {
         let all_serve = self.expected.minus(&self.in_service).is_empty();
         self.is_served() && all_serve && !self.entries.contains_key(id)
     }
 
-    /// Whether any seat is in service.
+    /// True if any seat is in service.
     pub fn is_served(&self) -> bool {
         !self.in_service.is_empty()
     }
@@ -188,8 +188,7 @@ impl Entry {
         entry
     }
 
-    /// Whether applications see it: not before one replica has proved itself, and also while all
-    /// are away for a moment.
+    /// True if applications see it: from its first proof on, also while all replicas are away for a moment.
     pub fn visible(&self) -> bool {
         !self.hidden && self.replicas.iter().any(Replica::good)
     }
@@ -213,7 +212,7 @@ impl Entry {
         self.replicas.iter().find(|replica| replica.index == seat)
     }
 
-    /// Works out what follows from the replicas.
+    /// Computes the fields that follow from the replicas.
     pub(crate) fn settle(&mut self) {
         self.replicas.sort_by_key(|replica| replica.index);
         let first = self
@@ -238,7 +237,7 @@ impl Entry {
 }
 
 impl Replica {
-    /// Why a copy that serves is not proved; `None` for one that is, and for what needs no proof.
+    /// The reason why a serving copy is not proved. `None` if it is proved, or needs no proof.
     pub fn unchecked(&self) -> Option<String> {
         let serves =
             self.state == ReplicaState::Serving && self.object.id.class == Class::PRIVATE_KEY;
@@ -254,7 +253,7 @@ impl Replica {
     }
 }
 
-/// Whether an object is hsmux's own.
+/// True if an object is hsmux's own.
 pub(crate) fn is_hidden(object: &Object) -> bool {
     let label = object.attributes.get(ck::CKA_LABEL);
     label.is_some_and(|label| label.starts_with(HIDDEN_LABEL.as_bytes()))
@@ -272,7 +271,7 @@ const ALLOWED_BY: [(Uses, u64); 8] = [
     (Uses::DERIVE, ck::CKA_DERIVE),
 ];
 
-/// What an object's attributes forbid; what they do not speak of is the token's to decide.
+/// The uses that an object's attributes forbid. The token decides about other uses.
 fn forbidden(object: &Object) -> Uses {
     let key = matches!(
         object.id.class,

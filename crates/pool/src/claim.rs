@@ -1,4 +1,4 @@
-//! Requests whose callers may go away while they wait: nobody's token works for nobody.
+//! Cancels requests whose callers go away while they wait, so that no token works for them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,30 +8,30 @@ use hsmux_token::{Error, Kind};
 use crate::core::Core;
 use crate::job::Job;
 
-/// A request that its caller still wants. Dropped while the request waits for a seat, it gives the place in the
-/// queue back; what runs already goes on.
-#[must_use = "the request is given up where this is dropped"]
-pub struct Claim(Option<Standing>);
+/// A request that its caller still wants. If this is dropped while the request waits for a seat, the request is
+/// cancelled. A request that runs goes on.
+#[must_use = "dropping this cancels the request"]
+pub struct Claim(Option<PendingRequest>);
 
-struct Standing {
+struct PendingRequest {
     core: Arc<Core>,
     job: Arc<Job>,
 }
 
 impl Claim {
-    /// On what is carried out whatever becomes of its caller.
+    /// Of a request that is not cancelled.
     pub(crate) const fn none() -> Self {
         Self(None)
     }
 
     pub(crate) fn on(core: &Arc<Core>, job: Arc<Job>) -> Self {
-        Self(Some(Standing {
+        Self(Some(PendingRequest {
             core: Arc::clone(core),
             job,
         }))
     }
 
-    /// The request is carried out whatever becomes of its caller.
+    /// The request is no longer cancelled with its caller.
     pub(crate) fn keep(mut self) {
         self.0 = None;
     }
@@ -39,41 +39,41 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if let Some(Standing { core, job }) = self.0.take()
-            && let Some(ticket) = job.forsake()
+        if let Some(PendingRequest { core, job }) = self.0.take()
+            && let Some(ticket) = job.cancel()
             && core.scheduler.lock().cancel(ticket).is_some()
         {
-            job.complete(Err(forsaken()));
+            job.complete(Err(cancelled()));
         }
     }
 }
 
-/// Whoever asks for requests, one after the other: a request of its own knows it, which costs less than a claim
-/// on each would.
+/// The origin of many requests, which are cancelled together. Each request refers to it, which costs less than a claim
+/// for each.
 #[derive(Default)]
-pub(crate) struct Asker {
+pub(crate) struct Requester {
     gone: AtomicBool,
 }
 
-impl Asker {
-    /// Whether it wants nothing any more.
+impl Requester {
+    /// True if its requests are cancelled.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
     }
 }
 
 impl Core {
-    /// Nothing that this one has asked for is wanted any more: what waits gives its place in the queue back.
-    pub(crate) fn forsake(&self, asker: &Arc<Asker>) {
-        // First: what comes to the queue after it was looked through is found to be unwanted there.
-        asker.gone.store(true, Ordering::Release);
-        let unwanted = self.scheduler.lock().take_out(|work| work.is_of(asker));
+    /// Cancels all requests of this requester.
+    pub(crate) fn cancel(&self, requester: &Arc<Requester>) {
+        // This comes first: a request that is queued after the search finds the flag and cancels itself.
+        requester.gone.store(true, Ordering::Release);
+        let unwanted = self.scheduler.lock().take_out(|work| work.is_of(requester));
         for work in unwanted {
-            work.fail(forsaken());
+            work.fail(cancelled());
         }
     }
 }
 
-pub(crate) fn forsaken() -> Error {
-    Error::request(Kind::Deadline, "whoever asked has gone away")
+pub(crate) fn cancelled() -> Error {
+    Error::request(Kind::Deadline, "the caller has gone away")
 }

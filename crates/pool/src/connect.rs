@@ -1,4 +1,4 @@
-//! How a seat comes into service: connected, read, proved key by key.
+//! Brings seats into service: connects them, reads their objects, and proves their keys one by one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,10 +7,10 @@ use std::time::Instant;
 use hsmux_token::{Error, Kind, ObjectId, Snapshot};
 
 use crate::core::Core;
+use crate::object_sync::Reading;
 use crate::panics::or_panicked;
 use crate::record::{Connection, Record, Retry, State};
 use crate::scheduler::Capacity;
-use crate::stock::Reading;
 
 impl Core {
     /// Connects a seat that is in [`State::Connecting`], on a thread of its own if there may be one.
@@ -62,7 +62,7 @@ impl Core {
         self.moved();
     }
 
-    /// The seat comes into service with what needs no proof; keys follow one by one.
+    /// Brings the seat into service with the objects that need no proof. Keys follow one by one.
     fn join(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
@@ -75,19 +75,19 @@ impl Core {
         };
         let record = &connection.record;
         tracing::info!(seat = %record.name, serial = %connection.info.serial, "in service");
-        self.mind(record);
+        self.watch_member(record);
         self.watch(connection);
         self.hurry_proofs();
         self.moved();
         self.prove(connection, &unproved);
         if !self.options.threads {
-            // No keeper does it.
+            // There is no keeper that does it.
             self.reprove_due(Instant::now());
         }
     }
 
-    /// Requests may run on the connection from here on: says what is to be proved. `None` if the
-    /// seat was parked, removed or connected anew while it was being connected.
+    /// Opens the connection for requests. Answers the keys to prove. `None` if the seat was parked, removed or
+    /// connected again meanwhile.
     fn open(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
@@ -100,8 +100,8 @@ impl Core {
         if life.turn != turn {
             return None;
         }
-        // First what it holds, then that it serves: nobody is told that a key is unknown in between.
-        let (unproved, aftermath) = self.edit(|registry| {
+        // The objects come first: otherwise a request could be told that a key is unknown.
+        let (unproved, update) = self.edit(|registry| {
             registry.unsettled.remove(record.index);
             reading.install(registry, &connection.holder(), snapshot, true)
         });
@@ -119,12 +119,12 @@ impl Core {
         let grants = scheduler.fill(Instant::now());
         drop(scheduler);
         drop(life);
-        self.carry_out(aftermath);
+        self.carry_out(update);
         self.hand_out(grants);
         Some(unproved)
     }
 
-    /// What a connection is to the scheduler.
+    /// The properties of a connection that the scheduler needs.
     pub fn capacity(&self, connection: &Connection) -> Capacity {
         let record = &connection.record;
         Capacity {
@@ -137,7 +137,7 @@ impl Core {
         }
     }
 
-    /// Learns of the connection's end, also if it has ended while the seat was being installed.
+    /// Watches for the connection's end, also if it has already ended.
     pub fn watch(self: &Arc<Self>, connection: &Arc<Connection>) {
         let core = Arc::downgrade(self);
         let watched = Arc::downgrade(connection);
@@ -151,7 +151,7 @@ impl Core {
         }
     }
 
-    /// Connects the seats whose back-off is over; says when the next one is.
+    /// Connects the seats whose back-off is over. Answers when the next one is due.
     pub fn reconnect_due(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         let mut next: Option<Instant> = None;
         for record in self.records() {

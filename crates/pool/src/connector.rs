@@ -22,46 +22,44 @@ pub trait Connector: Send + Sync {
         Care::default()
     }
 
-    /// Whether the token is another host's: it is used like the pool's own, but changes of objects leave
+    /// True if the token is another host's: it is used like the pool's own, but changes of objects leave
     /// it alone, and it is not offered to other hosts.
     fn remote(&self) -> bool {
         false
     }
 
-    /// Whether its secret keys serve though those of a member before it are not there to compare them with.
+    /// True if the token's secret keys serve even while no earlier member can be compared with them.
     fn trusted(&self) -> bool {
         false
     }
 
-    /// Whether its replicas serve without a proof: the token is the pool that has this process as a service, and has
-    /// proved them.
+    /// True if its replicas serve without a proof: the token is the daemon's pool, which has proved them.
     fn vouches(&self) -> bool {
         false
     }
 
-    /// Whether the token can do more, or other things, than it could when it was connected last: a fresh
-    /// connection is to take over then. Blocks; only asked for where [`Care::look`] says so.
+    /// True if the token can do other things than at its last connection. A fresh connection then takes over.
+    /// Blocks. Called only with [`Care::look`].
     fn outgrown(&self) -> Result<bool> {
         Ok(false)
     }
 
-    /// A connection beside those that serve, to look at the token: [`Token::look`]. Only asked for
-    /// where [`Care::look`] says so.
-    fn scout(&self) -> Result<Arc<dyn Token>> {
+    /// Opens a connection beside those that serve, for [`Token::look`]. Called only with [`Care::look`].
+    fn connect_probe(&self) -> Result<Arc<dyn Token>> {
         self.connect()
     }
 }
 
-/// How the pool looks after a member while it serves: by default not at all.
+/// How the pool watches a member while it serves: by default not at all.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Care {
-    /// Keys that others add or remove are looked for, all the time.
+    /// Look for keys that others add or remove.
     pub look: bool,
-    /// A connection that has become slow, or does not see what others have added, is replaced by a
-    /// fresh one: [`Connector::connect_afresh`] is called while the old one serves.
+    /// Replace a connection that has become slow, or does not see what others have added.
+    /// [`Connector::connect_afresh`] is called while the old one serves.
     pub replace: bool,
-    /// The same of a token that can leave its slot: a card has one login and one reader, which a second
-    /// process would share.
+    /// Watch also a token that can leave its slot. A card has one login and one reader, which a second process would
+    /// share.
     pub cards: bool,
 }
 

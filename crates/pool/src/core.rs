@@ -12,20 +12,20 @@ use hsmux_token::{Error, Kind, Result};
 use crate::Options;
 use crate::alarm::Alarm;
 use crate::catalogue::Catalogue;
-use crate::direct::Lines;
-use crate::guest::Home;
+use crate::client_session::Affinity;
+use crate::direct::DirectConnections;
 use crate::job::{Attempt, Lane, Work};
-use crate::minder::Minders;
 use crate::need::{Need, Route};
-use crate::proof::{Answers, Turns, Wanted};
+use crate::proof::{Answers, AwaitedKeys, ProofPermits};
 use crate::record::{Connection, Record};
 use crate::registry::Registry;
-use crate::scheduler::{Refused, Scheduler, Term, Ticket};
+use crate::scheduler::{AdmitError, Scheduler, Term, Ticket};
 use crate::seatset::SeatSet;
 use crate::session_keys::LargeSessionKeys;
+use crate::watcher::MemberWatchers;
 
 /// Locks are taken in this order, and none is held while a token or a caller is called:
-/// a seat's life, registry, scheduler, a guest's home, a seat's last error.
+/// a seat's life, registry, scheduler, an affinity, a seat's last error.
 pub(crate) struct Core {
     pub options: Options,
     pub base: Instant,
@@ -37,35 +37,35 @@ pub(crate) struct Core {
     pub stopping: AtomicBool,
     /// Signalled whenever a seat has settled, gone in or out of service, or become idle.
     pub moved: (Mutex<()>, Condvar),
-    /// Where proofs take turns.
-    pub turns: Turns,
+    /// Limits the proofs that run at once.
+    pub proof_permits: ProofPermits,
     /// Keys whose proofs are waited for.
-    pub wanted: Wanted,
+    pub awaited_keys: AwaitedKeys,
     /// Seats that are being connected or proved after that.
     pub busy: AtomicUsize,
-    /// Numbers for guests.
-    pub guests: AtomicUsize,
+    /// Counts client sessions, to number them.
+    pub client_sessions: AtomicUsize,
     /// What secret keys have answered.
     pub answers: Answers,
-    /// Where guests live.
-    pub homes: Mutex<Vec<Weak<Home>>>,
+    /// The affinities of all client sessions.
+    pub affinities: Mutex<Vec<Weak<Affinity>>>,
     /// Session keys of applications.
     pub large_session_keys: LargeSessionKeys,
     /// Who looks after the members.
-    pub minders: Minders,
+    pub watchers: MemberWatchers,
     /// Connections of programs that workers serve themselves.
-    pub lines: Lines,
+    pub direct: DirectConnections,
     connections: AtomicU64,
 }
 
-/// A request has a lane, or waits for one.
+/// The lane of a request, or its place in the queue.
 pub(crate) enum Acquired {
     Granted(Lane),
     Waiting(Ticket),
 }
 
-/// What follows from a new edition of the catalogue for those that wait.
-pub(crate) struct Aftermath {
+/// The effect of a new edition of the catalogue on waiting requests.
+pub(crate) struct QueueUpdate {
     grants: Vec<(Lane, Work)>,
     refused: Vec<(Work, Error)>,
 }
@@ -87,18 +87,18 @@ impl Core {
             alarm: Alarm::new(),
             stopping: AtomicBool::new(false),
             moved: (Mutex::new(()), Condvar::new()),
-            turns: Turns::default(),
-            wanted: Wanted::default(),
+            proof_permits: ProofPermits::default(),
+            awaited_keys: AwaitedKeys::default(),
             busy: AtomicUsize::new(0),
-            guests: AtomicUsize::new(0),
+            client_sessions: AtomicUsize::new(0),
             answers: options
                 .answers
                 .clone()
                 .map_or_else(Answers::default, Answers::of_file),
-            homes: Mutex::default(),
+            affinities: Mutex::default(),
             large_session_keys: LargeSessionKeys::default(),
-            minders: Minders::default(),
-            lines: Lines::default(),
+            watchers: MemberWatchers::default(),
+            direct: DirectConnections::default(),
             connections: AtomicU64::new(0),
             options,
         })
@@ -129,25 +129,25 @@ impl Core {
 
     /// Changes the catalogue, publishes it, and routes anew what waits.
     pub fn publish<T>(self: &Arc<Self>, change: impl FnOnce(&mut Registry) -> T) -> T {
-        let (changed, aftermath) = self.edit(change);
-        self.carry_out(aftermath);
+        let (changed, update) = self.edit(change);
+        self.carry_out(update);
         self.moved();
         changed
     }
 
     /// The same for those who hold a lock: they carry out what follows when they have let go of it.
     #[must_use]
-    pub fn edit<T>(&self, change: impl FnOnce(&mut Registry) -> T) -> (T, Aftermath) {
+    pub fn edit<T>(&self, change: impl FnOnce(&mut Registry) -> T) -> (T, QueueUpdate) {
         let mut registry = self.registry.lock();
         let changed = change(&mut registry);
         let edition = Arc::new(registry.draw(&self.options));
         self.catalogue.store(Arc::clone(&edition));
         // Editions reach the scheduler in their order, so the registry stays locked until then.
-        let aftermath = self.reroute(edition.edition);
-        (changed, aftermath)
+        let update = self.reroute(edition.edition);
+        (changed, update)
     }
 
-    fn reroute(&self, edition: u64) -> Aftermath {
+    fn reroute(&self, edition: u64) -> QueueUpdate {
         let now = Instant::now();
         let mut scheduler = self.scheduler.lock();
         let refused = scheduler.reroute(edition, |work| {
@@ -156,16 +156,16 @@ impl Core {
                 self.seats_for(need, attempt, term, &route)
             })
         });
-        Aftermath {
+        QueueUpdate {
             grants: scheduler.fill(now),
             refused,
         }
     }
 
-    pub fn carry_out(self: &Arc<Self>, aftermath: Aftermath) {
-        self.review_lines();
-        self.hand_out(aftermath.grants);
-        for (work, error) in aftermath.refused {
+    pub fn carry_out(self: &Arc<Self>, update: QueueUpdate) {
+        self.review_direct();
+        self.hand_out(update.grants);
+        for (work, error) in update.refused {
             work.fail(error);
         }
     }
@@ -225,8 +225,8 @@ impl Core {
         }
         let able = self.seats_for(need, attempt, term, &route)?;
         let displaced = match scheduler.admit(route.edition, term.cost.owner) {
-            Err(Refused::Stale) => return Ok(None),
-            Err(Refused::Full(full)) => return Err(full),
+            Err(AdmitError::Stale) => return Ok(None),
+            Err(AdmitError::Full(full)) => return Err(full),
             Ok(None) => None,
             Ok(Some(work)) => Some((work, scheduler.full())),
         };
@@ -236,7 +236,8 @@ impl Core {
             work.fail(full);
         }
         if able.is_empty() {
-            need.token_objects().for_each(|key| self.wanted.add(key));
+            need.token_objects()
+                .for_each(|key| self.awaited_keys.add(key));
         }
         self.alarm.by(term.deadline);
         Ok(Some(Acquired::Waiting(ticket)))

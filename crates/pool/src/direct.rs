@@ -1,4 +1,4 @@
-//! Connections of programs that workers serve themselves: where they go, and when that has to end.
+//! Direct connections of programs to workers: where they go, and when they have to end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,10 +13,10 @@ use crate::record::Connection;
 use crate::seatset::SeatSet;
 use crate::{Owner, Policy, Pool};
 
-/// Those that are handed over.
+/// All direct connections.
 #[derive(Default)]
-pub(crate) struct Lines {
-    open: Mutex<Vec<Line>>,
+pub(crate) struct DirectConnections {
+    open: Mutex<Vec<DirectConnection>>,
     /// The number of the last one.
     last: AtomicU64,
     /// How often all were ended.
@@ -24,35 +24,33 @@ pub(crate) struct Lines {
 }
 
 /// A connection, for uses of one key.
-struct Line {
+struct DirectConnection {
     number: u64,
     key: ObjectId,
     owner: Owner,
-    /// As the key was shown when it was handed over.
+    /// The key's object when the connection was handed over.
     object: Arc<Object>,
-    /// Seats that served it then: others are to have their share.
+    /// The seats that served the key then. A new seat has to get its share.
     serving: SeatSet,
-    /// Who hears it: seats, each with its worker's generation. The first is its home.
+    /// The seats that receive its requests, each with its worker's generation. The first is its home.
     heard_by: Vec<(usize, u64)>,
-    /// All that serve its key hear it.
+    /// All seats that serve the key receive its requests.
     shared: bool,
     handed: HandedOver,
 }
 
-/// So many connections of programs at once, of which one user has half of what others leave: where they are shared, each is a descriptor of every worker.
+/// The most direct connections. One user has half of what others leave. A shared connection takes a descriptor in every
+/// worker.
 const MOST: usize = 512;
 
 impl Pool {
-    /// Hands a program's connection over to a worker that serves the key, and whose work is short: then nobody
-    /// stands between them. It ends as soon as the worker may serve the key no longer, for whatever reason, or the
-    /// key is shown with other attributes.
+    /// Hands a program's connection over to a worker that serves the key. Operations of the key have to be short. The
+    /// connection ends as soon as the worker may not serve the key any longer, or the key has other attributes.
     ///
-    /// While no worker has two, each has what it needs. From the second one on all are shared: every worker that
-    /// serves the key hears it, and whoever has nothing to do takes what comes. So none idles while a program
-    /// waits for another.
+    /// While no worker has two connections, each connection has one worker. From the second one on all are shared:
+    /// every worker that serves the key receives requests, and the first free one takes them.
     ///
-    /// Whether the program may use the key is to be looked at before, and `handed` to be ended when it no
-    /// longer may.
+    /// The caller checks the program's right before, and ends `handed` when the right is gone.
     pub fn hand_over(&self, key: ObjectId, handed: HandedOver, owner: Owner) -> Result<()> {
         let core = &self.core;
         let catalogue = core.catalogue.load_full();
@@ -60,12 +58,12 @@ impl Pool {
         if !is_short(&entry.object) {
             return Err(refused("uses of such a key are not short"));
         }
-        // Those whose programs have gone are not counted.
-        core.review_lines();
+        // Connections of programs that have ended do not count.
+        core.review_direct();
         let workers = core.workers_for(&catalogue, entry)?;
-        core.lines.has_room_for(owner)?;
-        let mut line = Line {
-            number: core.lines.last.fetch_add(1, Ordering::Relaxed) + 1,
+        core.direct.has_room_for(owner)?;
+        let mut line = DirectConnection {
+            number: core.direct.last.fetch_add(1, Ordering::Relaxed) + 1,
             key,
             owner,
             object: Arc::clone(&entry.object),
@@ -75,42 +73,42 @@ impl Pool {
             handed,
         };
         if core.are_shared(&workers) {
-            core.share_lines(&catalogue);
+            core.share_all(&catalogue);
             line.share(&workers)?;
         } else {
             line.pass_to(&workers[0])?;
         }
-        core.lines.open.lock().push(line);
+        core.direct.open.lock().push(line);
         // What has changed since it was looked at.
-        core.review_lines();
-        core.end_held_lines();
+        core.review_direct();
+        core.end_held();
         Ok(())
     }
 
     /// Ends all connections that were handed over: programs ask again, and get them if nothing speaks against it.
     pub fn end_direct(&self) {
-        let lines = &self.core.lines;
-        lines.ended.fetch_add(1, Ordering::SeqCst);
-        lines.end_those(|_| true);
+        let direct = &self.core.direct;
+        direct.ended.fetch_add(1, Ordering::SeqCst);
+        direct.end_those(|_| true);
     }
 }
 
 impl Core {
     /// Ends connections for which the catalogue says something else than when they were handed over.
-    pub fn review_lines(&self) {
+    pub fn review_direct(&self) {
         let catalogue = self.catalogue.load();
-        self.lines.end_those(|line| !line.holds(&catalogue));
+        self.direct.end_those(|line| !line.holds(&catalogue));
     }
 
     /// Ends those that one worker hears.
-    pub fn end_lines_of(&self, generation: u64) {
+    pub fn end_direct_of(&self, generation: u64) {
         let of_worker = |&(_, of): &(usize, u64)| of == generation;
-        let is_over = |line: &Line| line.heard_by.iter().any(of_worker);
-        self.lines.end_those(is_over);
+        let is_over = |line: &DirectConnection| line.heard_by.iter().any(of_worker);
+        self.direct.end_those(is_over);
     }
 
     /// Ends those that a worker hears which is to be given nothing.
-    fn end_held_lines(&self) {
+    fn end_held(&self) {
         let scheduler = self.scheduler.lock();
         let is_held = |seat: &usize| scheduler.is_held(*seat);
         let held: SeatSet = (0..self.catalogue.load().generations.len())
@@ -119,13 +117,13 @@ impl Core {
         drop(scheduler);
         if !held.is_empty() {
             let is_held = |&(seat, _): &(usize, u64)| held.contains(seat);
-            let is_over = |line: &Line| line.heard_by.iter().any(is_held);
-            self.lines.end_those(is_over);
+            let is_over = |line: &DirectConnection| line.heard_by.iter().any(is_held);
+            self.direct.end_those(is_over);
         }
     }
 
-    /// Who may serve the key, first the one whose turn it is by the policy: the first of all, or the one with the fewest
-    /// connections for its weight.
+    /// The workers that may serve the key. The first one is selected by the policy: the first of all, or the one with
+    /// the fewest connections for its weight.
     fn workers_for(&self, catalogue: &Catalogue, entry: &Entry) -> Result<Vec<Arc<Connection>>> {
         let able = entry.serving.and(&catalogue.in_service);
         let scheduler = self.scheduler.lock();
@@ -154,39 +152,39 @@ impl Core {
                 "it is also served by a token that takes longer, that nobody knows yet, in the daemon itself, or of another host",
             ));
         }
-        let lines = self.lines.open.lock();
+        let direct = self.direct.open.lock();
         if workers.is_empty() {
             return Err(refused("no worker serves the key by work that is short"));
         }
         if self.options.policy != Policy::FirstAvailable {
             workers.sort_by_cached_key(|worker| {
-                let of_worker = |line: &&Line| line.is_at_home_with(worker);
-                let open = lines.iter().filter(of_worker).count() as u64;
+                let of_worker = |line: &&DirectConnection| line.is_at_home_with(worker);
+                let open = direct.iter().filter(of_worker).count() as u64;
                 ((open + 1) << 10) / u64::from(worker.record.seat.weight.max(1))
             });
         }
         Ok(workers)
     }
 
-    /// Whether one more for these workers is to be shared: others are, or the first has one already.
+    /// True if one more connection to these workers is shared: others are, or the first worker already has one.
     fn are_shared(&self, workers: &[Arc<Connection>]) -> bool {
         let could_be = workers.len() > 1 || workers[0].info.lanes > 1;
-        let says_so = |line: &Line| line.shared || line.is_at_home_with(&workers[0]);
-        could_be && self.lines.open.lock().iter().any(says_so)
+        let says_so = |line: &DirectConnection| line.shared || line.is_at_home_with(&workers[0]);
+        could_be && self.direct.open.lock().iter().any(says_so)
     }
 
     /// Shares those that are not yet.
-    fn share_lines(&self, catalogue: &Catalogue) {
-        let ended = || self.lines.ended.load(Ordering::SeqCst);
+    fn share_all(&self, catalogue: &Catalogue) {
+        let ended = || self.direct.ended.load(Ordering::SeqCst);
         let before = ended();
-        let not_yet = |line: &mut Line| !line.shared;
-        let lines: Vec<_> = self.lines.open.lock().extract_if(.., not_yet).collect();
-        for mut line in lines {
+        let not_yet = |line: &mut DirectConnection| !line.shared;
+        let direct: Vec<_> = self.direct.open.lock().extract_if(.., not_yet).collect();
+        for mut line in direct {
             let entry = catalogue.get(&line.key);
             let entry = entry.ok_or_else(|| refused("no such key"));
             let workers = entry.and_then(|entry| self.workers_for(catalogue, entry));
             let shared = workers.and_then(|workers| line.share(&workers));
-            let mut open = self.lines.open.lock();
+            let mut open = self.direct.open.lock();
             // Who ended all has not seen it meanwhile.
             if shared.is_ok() && ended() == before {
                 open.push(line);
@@ -198,7 +196,7 @@ impl Core {
     }
 }
 
-impl Lines {
+impl DirectConnections {
     fn has_room_for(&self, owner: Owner) -> Result<()> {
         let open = self.open.lock();
         let own = open.iter().filter(|line| line.owner == owner).count();
@@ -209,7 +207,7 @@ impl Lines {
     }
 
     /// Their programs ask again.
-    fn end_those(&self, which: impl Fn(&Line) -> bool) {
+    fn end_those(&self, which: impl Fn(&DirectConnection) -> bool) {
         let over: Vec<_> = self
             .open
             .lock()
@@ -221,7 +219,7 @@ impl Lines {
     }
 }
 
-impl Line {
+impl DirectConnection {
     fn is_at_home_with(&self, worker: &Connection) -> bool {
         self.heard_by
             .first()
@@ -237,7 +235,7 @@ impl Line {
 
     fn pass_to(&mut self, worker: &Connection) -> Result<()> {
         self.handed.pass_on(|connection, version| {
-            worker.token.hand_over(&hsmux_token::Line {
+            worker.token.hand_over(&hsmux_token::DirectConnection {
                 connection,
                 version,
                 key: self.key,

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use hsmux_token::{Batch, Done, Error, ObjectRef, Operation, Outcome, Request, Result, Scope};
 use smallvec::SmallVec;
 
-use crate::claim::forsaken;
+use crate::claim::cancelled;
 use crate::core::{Acquired, Core};
 use crate::job::{Job, Lane, Purpose, Work};
 use crate::record::Connection;
-use crate::scheduler::{Place, Verdict};
+use crate::scheduler::{RunId, RunOutcome};
 
 /// The keeper answers who has waited long enough, and ends what hangs; a token's own deadline is only behind that.
 const BEHIND_THE_KEEPER: Duration = Duration::from_secs(1);
@@ -69,7 +69,7 @@ impl Core {
             Ok(Acquired::Granted(lane)) => self.start(lane, job, thread),
             Ok(Acquired::Waiting(ticket)) => {
                 if !job.waits(ticket) && self.scheduler.lock().cancel(ticket).is_some() {
-                    job.complete(Err(forsaken()));
+                    job.complete(Err(cancelled()));
                 }
             }
             Err(error) => job.complete(Err(error)),
@@ -115,16 +115,16 @@ impl Core {
 
     fn submit_to(self: &Arc<Self>, lane: Lane, job: &Job, thread: Thread) {
         let Lane {
-            place,
+            run_id,
             connection,
             since,
         } = lane;
-        if let Some(course) = &job.course {
-            course.given(&connection.record, since);
+        if let Some(timing) = &job.timing {
+            timing.given(&connection.record, since);
         }
         let mut operation = job.operation.clone();
         if let Err(error) = localize(&mut operation, connection.generation) {
-            return self.finished(place, &connection, Err(error));
+            return self.finished(run_id, &connection, Err(error));
         }
         // Another host need not work for who is no longer there; what a worker has begun keeps its lane.
         let deadline = if connection.record.seat.connector.remote() {
@@ -134,7 +134,7 @@ impl Core {
         };
         let core = Arc::clone(self);
         let token = Arc::clone(&connection);
-        let done = Done::new(move |result| core.finished(place, &connection, result));
+        let done = Done::new(move |result| core.finished(run_id, &connection, result));
         let batch = Batch::from_buf([Request {
             behalf: job.behalf.clone(),
             operation,
@@ -150,12 +150,12 @@ impl Core {
     /// A token has answered: the lane goes to the next request before the caller hears of it.
     pub fn finished(
         self: &Arc<Self>,
-        place: Place,
+        run_id: RunId,
         connection: &Arc<Connection>,
         result: Result<Outcome>,
     ) {
         let error = result.as_ref().err();
-        let work = self.give_back(place, connection, Purpose::Request, error);
+        let work = self.give_back(run_id, connection, Purpose::Request, error);
         if let Some(Work::Job(job)) = work {
             match result {
                 Ok(outcome) => {
@@ -179,7 +179,7 @@ impl Core {
     /// Gives a lane back and starts what waits for it. Whoever gets the work answers it.
     pub fn give_back(
         self: &Arc<Self>,
-        place: Place,
+        run_id: RunId,
         connection: &Arc<Connection>,
         purpose: Purpose,
         error: Option<&Error>,
@@ -188,17 +188,17 @@ impl Core {
         let over = error.is_some_and(Error::ends_connection);
         let record = &connection.record;
         let (verdict, counter) = match purpose {
-            _ if failed => (Verdict::Failed, Some(&record.failed)),
-            Purpose::Request => (Verdict::Served, Some(&record.served)),
-            Purpose::Proof => (Verdict::Aside, None),
+            _ if failed => (RunOutcome::Failed, Some(&record.failed)),
+            Purpose::Request => (RunOutcome::Served, Some(&record.served)),
+            Purpose::Proof => (RunOutcome::PoolWork, None),
         };
         counter.map(|counter| counter.fetch_add(1, Ordering::Relaxed));
         let now = Instant::now();
         let mut scheduler = self.scheduler.lock();
-        let work = scheduler.finish(place, now, verdict);
+        let work = scheduler.finish(run_id, now, verdict);
         let mut next = SmallVec::<[_; 1]>::new();
         if !over {
-            next.extend(std::iter::from_fn(|| scheduler.next(place.seat, now)));
+            next.extend(std::iter::from_fn(|| scheduler.next(run_id.seat, now)));
         }
         drop(scheduler);
         // What was behind one that was allowed more is due sooner now.
@@ -215,7 +215,7 @@ impl Core {
         let answer = self.judge(&job.need, &mut job.attempt.lock(), connection, error);
         match answer {
             Some(error) => job.complete(Err(error)),
-            None if job.is_forsaken() => job.complete(Err(forsaken())),
+            None if job.is_cancelled() => job.complete(Err(cancelled())),
             None => self.place(job, Thread::Any),
         }
     }

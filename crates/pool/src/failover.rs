@@ -1,4 +1,4 @@
-//! What an error means for the request and for the seat that gave it.
+//! Decides what an error means for its request and its seat.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,14 +11,14 @@ use crate::need::Need;
 use crate::panics::or_panicked;
 use crate::record::Connection;
 
-/// A seat that fails in a soft way is proved anew at most so often.
+/// The least time between two renewed proofs of a seat with soft failures.
 const SUSPICION_REST: Duration = Duration::from_secs(1);
 
-/// A wrong padding looks like a token's failure on some tokens: asked twice, then answered.
+/// The tries of a decryption: on some tokens a wrong padding looks like a failure of the token.
 const SOFT_FAILURES_OF_DECRYPT: u32 = 2;
 
 impl Core {
-    /// The answer for the caller, or `None`: try elsewhere.
+    /// The answer for the caller. `None`: the request is tried elsewhere.
     pub fn judge(
         self: &Arc<Self>,
         need: &Need,
@@ -32,7 +32,7 @@ impl Core {
         if lost_here && !need.objects.is_empty() {
             self.object_lost(connection, need, &error);
             attempt.last = Some(error);
-            // The operation was not started, so that another replica may have it in any case.
+            // The operation was not started, so another replica may run it in any case.
             return None;
         }
         if error.scope() == Scope::Request {
@@ -40,7 +40,7 @@ impl Core {
         }
         let soft = error.scope() == Scope::Token && !error.ends_connection();
         if soft && need.unpads {
-            // No second seat and no proof: their time would tell bad padding from good (Bleichenbacher).
+            // No second seat and no proof: their time would reveal whether the padding was good (Bleichenbacher).
             return Some(error.with_scope(Scope::Pool));
         }
         if soft {
@@ -59,7 +59,7 @@ impl Core {
         final_answer.then(|| error.with_scope(Scope::Pool))
     }
 
-    /// A seat no longer has an object that it had: it was deleted behind our back.
+    /// A seat has lost an object: it was deleted by others.
     fn object_lost(self: &Arc<Self>, connection: &Arc<Connection>, need: &Need, error: &Error) {
         connection.record.note(error);
         let ids: Vec<_> = need.token_objects().collect();
@@ -67,22 +67,22 @@ impl Core {
         if let [id] = ids[..] {
             self.lost_sight(connection, id);
         } else {
-            // One of several is gone: reading the objects says which.
+            // One of several is gone. Only reading the objects shows which.
             self.in_background(connection, |core, connection| {
                 let _ = core.reread(connection, false);
             });
         }
     }
 
-    /// A connection does not find an object: its replica leaves, and whoever looks after the member finds
-    /// out whether the token still has it.
+    /// A connection does not find an object. Its replica is removed, and the member's watcher finds out whether the
+    /// token still has it.
     pub fn lost_sight(self: &Arc<Self>, connection: &Connection, id: ObjectId) {
         let (index, generation) = (connection.record.index, connection.generation);
         self.publish(|registry| registry.lose(index, generation, &id));
         self.missed(connection, id);
     }
 
-    /// The seat may have lost its mind: it serves on, and proves the keys in question anew.
+    /// The connection may be corrupted. It serves on, and proves the request's keys again.
     fn suspect(self: &Arc<Self>, connection: &Arc<Connection>, need: &Need) {
         let now = Instant::now();
         let mut suspected = connection.record.suspected.lock();
@@ -100,7 +100,7 @@ impl Core {
         });
     }
 
-    /// On a thread of its own, or here where the pool may not start threads.
+    /// Runs on a thread of its own, or on this one if the pool may not start threads.
     pub fn in_background(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
@@ -117,7 +117,7 @@ impl Core {
                 task(&core, &connection_of_task);
                 Ok(())
             });
-            // Proofs that were not made would be waited for.
+            // Callers would wait for proofs that are not made.
             if let Err(error) = done {
                 core.down(&connection_of_task, &error);
             }

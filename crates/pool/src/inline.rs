@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use hsmux_token::{Error, Kind, ObjectRef, Operation, Outcome, Result};
 
+use crate::client_session::Affinity;
 use crate::core::{Acquired, Core};
 use crate::dispatch::{localize, publish};
-use crate::guest::Home;
 use crate::job::{Attempt, Lane, Purpose, Waiter, Work};
 use crate::need::Need;
 use crate::owner::Owner;
@@ -42,9 +42,9 @@ impl Core {
         self: &Arc<Self>,
         operation: &Operation,
         deadline: Instant,
-        home: Option<&Arc<Home>>,
+        affinity: Option<&Arc<Affinity>>,
     ) -> Result<Outcome> {
-        let need = Need::at(operation, home, Owner::default());
+        let need = Need::at(operation, affinity, Owner::default());
         let term = Term {
             deadline,
             patience: need.patience,
@@ -121,7 +121,7 @@ impl Core {
         purpose: Purpose,
     ) -> Result<Outcome> {
         let Lane {
-            place,
+            run_id,
             connection,
             since,
         } = lane;
@@ -148,7 +148,7 @@ impl Core {
                 connection.record.seat.timeout
             )));
         }
-        self.give_back(*place, connection, purpose, result.as_ref().err());
+        self.give_back(*run_id, connection, purpose, result.as_ref().err());
         let outcome = publish(result?, connection.generation);
         self.note_session_keys(operation, &outcome);
         Ok(outcome)

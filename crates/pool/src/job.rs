@@ -1,4 +1,4 @@
-//! Requests inside the pool: those that are answered by completion, and callers that wait.
+//! Requests inside the pool. Some are answered by completion, others have callers that block.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -6,13 +6,13 @@ use std::time::Instant;
 use hsmux_token::sync::{Condvar, Mutex};
 use hsmux_token::{Done, Error, Operation, Outcome, Request, Result};
 
-use crate::claim::Asker;
-use crate::course::Course;
+use crate::claim::Requester;
+use crate::client_session::Affinity;
 use crate::dispatch::Thread;
-use crate::guest::Home;
 use crate::need::Need;
 use crate::owner::Owner;
 use crate::record::Connection;
+use crate::request_timing::RequestTiming;
 use crate::scheduler::{Grant, Term, Ticket};
 use crate::seatset::SeatSet;
 
@@ -29,40 +29,40 @@ pub(crate) struct Job {
     pub operation: Operation,
     pub term: Term,
     pub attempt: Mutex<Attempt>,
-    /// On whose behalf a service has asked for it.
+    /// The client on whose behalf a service requests it.
     pub behalf: Option<Box<str>>,
-    /// Where it is written down how it goes.
-    pub course: Option<Arc<Course>>,
-    /// Who has asked for it, if that may go away.
-    asker: Option<Arc<Asker>>,
-    standing: Mutex<Standing>,
+    /// Records its timing.
+    pub timing: Option<Arc<RequestTiming>>,
+    /// Its requester, if that may go away.
+    requester: Option<Arc<Requester>>,
+    state: Mutex<JobState>,
     done: Mutex<Option<Done>>,
 }
 
 /// How a request was submitted.
 #[derive(Default)]
 pub(crate) struct Ask<'a> {
-    /// Where its application's session objects are.
-    pub home: Option<&'a Arc<Home>>,
-    pub asker: Option<&'a Arc<Asker>>,
-    /// Whose it is, if nobody has a home.
+    /// The seat of its application's session objects.
+    pub affinity: Option<&'a Arc<Affinity>>,
+    pub requester: Option<&'a Arc<Requester>>,
+    /// The owner, if it has no affinity.
     pub owner: Owner,
-    pub course: Option<Arc<Course>>,
-    /// What called.
+    pub timing: Option<Arc<RequestTiming>>,
+    /// The kind of the calling thread.
     pub thread: Thread,
 }
 
-/// Where a request is, as far as its caller may give it up.
+/// The state of a request, for its cancellation.
 #[derive(Clone, Copy)]
-enum Standing {
-    /// It runs, or looks for a seat.
-    Placed,
-    Waits(Ticket),
-    /// Nobody wants it any more.
-    Forsaken,
+enum JobState {
+    /// It runs, or a seat is being chosen.
+    Active,
+    Queued(Ticket),
+    /// Its caller has gone away.
+    Cancelled,
 }
 
-/// A caller that blocks until a seat is free, and then runs its operation there by itself.
+/// A caller that blocks until a seat is free, and then runs its operation there itself.
 pub(crate) struct Waiter {
     pub need: Need,
     pub term: Term,
@@ -71,10 +71,10 @@ pub(crate) struct Waiter {
     signal: Condvar,
 }
 
-/// Whose operation runs in a lane.
+/// The origin of an operation in a lane.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// A caller's: it counts.
+    /// A caller's request: it counts in the statistics.
     Request,
     /// The pool's own, to prove a replica.
     Proof,
@@ -83,7 +83,7 @@ pub(crate) enum Purpose {
 /// A lane of a seat.
 pub(crate) type Lane = Grant<Arc<Connection>>;
 
-/// What has been tried for a request.
+/// The attempts of a request so far.
 #[derive(Clone, Default)]
 pub(crate) struct Attempt {
     /// Seats that have failed it; each is asked once at most.
@@ -95,7 +95,7 @@ pub(crate) struct Attempt {
 
 impl Job {
     pub fn new(request: Request, ask: Ask<'_>) -> Arc<Self> {
-        let need = Need::at(&request.operation, ask.home, ask.owner);
+        let need = Need::at(&request.operation, ask.affinity, ask.owner);
         Arc::new(Self {
             term: Term {
                 deadline: request.deadline,
@@ -106,9 +106,9 @@ impl Job {
             operation: request.operation,
             attempt: Mutex::default(),
             behalf: request.behalf,
-            course: ask.course,
-            asker: ask.asker.cloned(),
-            standing: Mutex::new(Standing::Placed),
+            timing: ask.timing,
+            requester: ask.requester.cloned(),
+            state: Mutex::new(JobState::Active),
             done: Mutex::new(Some(request.done)),
         })
     }
@@ -122,40 +122,42 @@ impl Job {
         }
     }
 
-    /// It waits in the queue; `false`: nobody wants it any more.
+    /// Notes that it waits in the queue. `false` if it was cancelled.
     pub fn waits(&self, ticket: Ticket) -> bool {
-        let mut standing = self.standing.lock();
-        let wanted = !matches!(*standing, Standing::Forsaken);
+        let mut state = self.state.lock();
+        let wanted = !matches!(*state, JobState::Cancelled);
         if wanted {
-            *standing = Standing::Waits(ticket);
+            *state = JobState::Queued(ticket);
         }
-        wanted && !self.asker_is_gone()
+        wanted && !self.requester_is_gone()
     }
 
-    pub fn is_forsaken(&self) -> bool {
-        self.asker_is_gone() || matches!(*self.standing.lock(), Standing::Forsaken)
+    pub fn is_cancelled(&self) -> bool {
+        self.requester_is_gone() || matches!(*self.state.lock(), JobState::Cancelled)
     }
 
-    fn asker_is_gone(&self) -> bool {
-        self.asker.as_ref().is_some_and(|asker| asker.is_gone())
+    fn requester_is_gone(&self) -> bool {
+        self.requester
+            .as_ref()
+            .is_some_and(|requester| requester.is_gone())
     }
 
-    /// Nobody wants it any more; where it waits, if it does. What was answered has no place.
-    pub fn forsake(&self) -> Option<Ticket> {
+    /// Cancels it, unless it was answered. Answers its ticket if it waits in the queue.
+    pub fn cancel(&self) -> Option<Ticket> {
         if self.done.lock().is_none() {
             return None;
         }
-        let mut standing = self.standing.lock();
-        match std::mem::replace(&mut *standing, Standing::Forsaken) {
-            Standing::Waits(ticket) => Some(ticket),
-            Standing::Placed | Standing::Forsaken => None,
+        let mut state = self.state.lock();
+        match std::mem::replace(&mut *state, JobState::Cancelled) {
+            JobState::Queued(ticket) => Some(ticket),
+            JobState::Active | JobState::Cancelled => None,
         }
     }
 
-    /// It no longer runs, if it did.
+    /// Its run on a seat has ended.
     pub fn left_its_seat(&self) {
-        if let Some(course) = &self.course {
-            course.ended();
+        if let Some(timing) = &self.timing {
+            timing.ended();
         }
     }
 }
@@ -177,7 +179,7 @@ impl Waiter {
         self.signal.notify_one();
     }
 
-    /// Waits until the deadline, or until `again`; `None` if it has passed.
+    /// Queued until the deadline, or until `again`; `None` if it has passed.
     pub fn wait(&self, again: Option<Instant>) -> Option<Result<Lane>> {
         let until = again.map_or(self.term.deadline, |again| again.min(self.term.deadline));
         let mut granted = self.granted.lock();
@@ -190,7 +192,7 @@ impl Waiter {
         granted.take()
     }
 
-    /// Waits for what has been decided already and is on its way.
+    /// Queued for what has been decided already and is on its way.
     pub fn take(&self) -> Result<Lane> {
         let mut granted = self.granted.lock();
         loop {
@@ -218,10 +220,13 @@ impl Work {
         }
     }
 
-    /// Whether this one has asked for it.
-    pub fn is_of(&self, asker: &Arc<Asker>) -> bool {
+    /// True if this one has asked for it.
+    pub fn is_of(&self, requester: &Arc<Requester>) -> bool {
         match self {
-            Self::Job(job) => job.asker.as_ref().is_some_and(|of| Arc::ptr_eq(of, asker)),
+            Self::Job(job) => job
+                .requester
+                .as_ref()
+                .is_some_and(|of| Arc::ptr_eq(of, requester)),
             Self::Caller(_) => false,
         }
     }

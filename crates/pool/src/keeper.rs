@@ -1,5 +1,5 @@
-//! One thread that keeps deadlines, ends what hangs and connects again what was lost. It sleeps
-//! until the next of these is due: an idle pool costs nothing.
+//! One thread that enforces deadlines, ends connections that hang, and reconnects lost ones. It sleeps until the next
+//! of these is due, so an idle pool costs nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,7 +25,7 @@ impl Core {
                 &|| self.reconnect_due(now),
                 &|| self.reprove_due(now),
             ];
-            // One that ends in a panic is due again, and keeps the others from nothing.
+            // A duty that panics is due again. The others go on.
             let due = duties.map(|duty| one_round("the keeper", duty).unwrap_or(Some(now)));
             self.alarm.sleep(due.into_iter().flatten().min());
         }
@@ -37,7 +37,7 @@ impl Core {
         for work in overdue.waiting {
             each(|| {
                 let error = work.with(|need, attempt, _| self.too_late(need, attempt));
-                // A caller that waits looks at the clock by itself; this only comes first.
+                // A caller that waits checks the deadline itself. This only comes first.
                 work.fail(error);
             });
         }
@@ -56,7 +56,7 @@ impl Core {
     }
 }
 
-/// Ends one of several overdue requests. A panic in that keeps none of the others waiting, for none is named twice.
+/// Ends one of several overdue requests. A panic does not keep the others waiting, because none is listed twice.
 fn each(end: impl FnOnce()) {
     let ended = or_panicked(|| {
         end();

@@ -1,23 +1,21 @@
 //! Many tokens as one: catalogue, leases, policies, health, queueing.
 //!
-//! A [`Pool`] is a [`hsmux_token::Token`] over any number of [`Seat`]s. A request takes a lane of a
-//! seat that holds its key, or waits in the one queue; no lane is free while a request waits that it
-//! could serve. What fails because of a token moves on to another copy of the key.
+//! A [`Pool`] is a [`hsmux_token::Token`] over any number of [`Seat`]s. A request gets a lane of a seat that holds its
+//! key, or waits in the one queue. No lane is free while a request waits that it could serve. If a token fails, its
+//! requests move to other replicas of their keys.
 
 mod alarm;
 mod amendments;
-mod aside;
 mod catalogue;
 mod changes;
 mod claim;
+mod client_session;
 mod connect;
 mod connector;
 mod core;
-mod course;
 mod direct;
 mod dispatch;
 mod failover;
-mod guest;
 mod inability;
 mod inline;
 mod job;
@@ -25,8 +23,8 @@ mod keeper;
 mod life;
 mod mechanisms;
 mod member;
-mod minder;
 mod need;
+mod object_sync;
 mod options;
 mod owner;
 mod panics;
@@ -35,13 +33,15 @@ mod proof;
 mod pulse;
 mod record;
 mod registry;
+mod request_timing;
 mod scheduler;
 mod seatset;
 mod session_keys;
 mod slots;
 mod status;
-mod stock;
+mod tracked_token;
 mod traffic;
+mod watcher;
 
 pub use catalogue::{
     BROKER_MARK, BROKER_ROLE, Catalogue, Entries, Entry, HIDDEN_LABEL, Replica, ReplicaState,
@@ -49,9 +49,8 @@ pub use catalogue::{
 };
 pub use changes::Changes;
 pub use claim::Claim;
+pub use client_session::{ClientConnection, ClientSession};
 pub use connector::{Care, Connector, Seat};
-pub use course::{Course, Run};
-pub use guest::{Guest, Visit};
 pub use hsmux_config::Policy;
 pub use hsmux_wire::together;
 pub use member::Member;
@@ -60,6 +59,7 @@ pub use owner::Owner;
 pub use panics::one_round;
 pub use pool::{Pool, serving_threads};
 pub use pulse::{Beat, Pulse};
+pub use request_timing::{RequestTiming, SeatRun};
 pub use scheduler::{DEEPEST, Spread};
 pub use status::{
     DebtStatus, ObjectStatus, ReplicaStatus, SeatState, SeatStatus, Status, TokenStatus,

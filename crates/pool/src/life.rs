@@ -1,4 +1,4 @@
-//! How a seat goes out of service: resting after a loss, parked, removed.
+//! Takes seats out of service: after a loss, parked, or removed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use hsmux_token::{Error, Kind, ck};
 use crate::core::Core;
 use crate::record::{Connection, Life, Record, State};
 
-/// A seat that was in service for so long starts its back-off from the beginning.
+/// After this time in service, the back-off of a seat starts from the beginning.
 const STEADY: Duration = Duration::from_secs(30);
 
 impl Core {
-    /// Connects a seat whose state is a wanted one at this moment. One that was removed stays so: another seat may
-    /// have its place by now.
+    /// Connects a seat if `wanted` holds for its state. A removed seat is not connected: another seat may have its
+    /// index.
     pub fn begin(self: &Arc<Self>, record: &Arc<Record>, wanted: impl FnOnce(&State) -> bool) {
         let mut life = record.life.lock();
         if matches!(life.state, State::Removed) || !wanted(&life.state) {
@@ -21,17 +21,17 @@ impl Core {
         }
         record.enter(&mut life, State::Connecting, self.base);
         let turn = life.turn;
-        let ((), aftermath) = self.edit(|registry| {
+        let ((), update) = self.edit(|registry| {
             registry.expected.insert(record.index);
             registry.unsettled.insert(record.index);
         });
         drop(life);
-        self.carry_out(aftermath);
+        self.carry_out(update);
         self.moved();
         self.connect(record, turn);
     }
 
-    /// No connection this time.
+    /// An attempt to connect has failed.
     pub fn connect_failed(self: &Arc<Self>, record: &Arc<Record>, turn: u64, error: &Error) {
         let mut life = record.life.lock();
         if life.turn != turn {
@@ -40,20 +40,20 @@ impl Core {
         tracing::warn!(seat = %record.name, "not connected: {error}");
         record.note(error);
         self.rest(record, &mut life, error);
-        // It has shown that it cannot show its objects now: nobody waits for them any longer.
+        // The seat cannot show its objects now, so requests do not wait for them.
         let parked = matches!(life.state, State::Parked(_));
-        let ((), aftermath) = self.edit(|registry| {
+        let ((), update) = self.edit(|registry| {
             registry.unsettled.remove(record.index);
             if parked {
                 registry.expected.remove(record.index);
             }
         });
         drop(life);
-        self.carry_out(aftermath);
+        self.carry_out(update);
         self.moved();
     }
 
-    /// After a failure: back-off, or parked when trying again would do harm.
+    /// After a failure: back-off, or parked if another try would do harm.
     fn rest(&self, record: &Record, life: &mut Life, error: &Error) {
         let steady = matches!(life.state, State::InService)
             && life.since.elapsed().is_ok_and(|served| served >= STEADY);
@@ -72,14 +72,14 @@ impl Core {
         }
     }
 
-    /// The connection has ended, or is ended now because it hangs.
+    /// The connection has ended, or hangs and is ended now.
     pub fn down(self: &Arc<Self>, connection: &Arc<Connection>, error: &Error) {
         let record = &connection.record;
         let mut life = record.life.lock();
         let current = life.connection.as_ref();
         if current.is_none_or(|current| current.generation != connection.generation) {
             drop(life);
-            // Another one serves in its place, and what it still runs is to end.
+            // It was replaced by another connection. Its running operations have to end.
             if self.scheduler.lock().is_leaving(connection.generation) {
                 self.close(connection, error);
             }
@@ -96,7 +96,7 @@ impl Core {
         self.close(connection, error);
     }
 
-    /// Takes a connection out of service; what ran there moves on.
+    /// Takes a connection out of service. Its requests move to other seats.
     pub fn close(self: &Arc<Self>, connection: &Arc<Connection>, error: &Error) {
         let record = &connection.record;
         let closed = self
@@ -106,14 +106,14 @@ impl Core {
         let orphans = closed.unwrap_or_default();
         let life = record.life.lock();
         let parked = matches!(life.state, State::Parked(_));
-        let ((), aftermath) = self.edit(|registry| {
+        let ((), update) = self.edit(|registry| {
             registry.away(record.index, connection.generation);
             if parked {
                 registry.expected.remove(record.index);
             }
         });
         drop(life);
-        self.carry_out(aftermath);
+        self.carry_out(update);
         connection.token.abort(&error.to_string());
         let lost = if error.ends_connection() {
             error.clone()
@@ -126,7 +126,7 @@ impl Core {
         self.moved();
     }
 
-    /// No new requests for a seat; what runs there goes on.
+    /// Gives a seat no new requests. Its running operations go on.
     pub fn drain(self: &Arc<Self>, record: &Arc<Record>) {
         let mut life = record.life.lock();
         let Some(connection) = life.connection.clone() else {
@@ -136,17 +136,17 @@ impl Core {
         self.scheduler
             .lock()
             .drain(record.index, connection.generation);
-        let ((), aftermath) = self.edit(|registry| {
+        let ((), update) = self.edit(|registry| {
             registry.away(record.index, connection.generation);
             registry.expected.remove(record.index);
         });
         drop(life);
-        self.carry_out(aftermath);
+        self.carry_out(update);
         self.moved();
     }
 
-    /// Out of service until somebody says otherwise, or for good. `false`: somebody else has removed it, and its
-    /// place may be another seat's.
+    /// Takes a seat out of service, until an administrator resumes it or for good. `false` if it was already removed:
+    /// its index may belong to another seat.
     pub fn retire_now(self: &Arc<Self>, record: &Arc<Record>, state: State, reason: &str) -> bool {
         let mut life = record.life.lock();
         if matches!(life.state, State::Removed) {
@@ -155,7 +155,7 @@ impl Core {
         let connection = life.connection.clone();
         let removed = matches!(state, State::Removed);
         record.enter(&mut life, state, self.base);
-        let ((), aftermath) = self.edit(|registry| {
+        let ((), update) = self.edit(|registry| {
             registry.expected.remove(record.index);
             registry.unsettled.remove(record.index);
             if removed {
@@ -163,7 +163,7 @@ impl Core {
             }
         });
         drop(life);
-        self.carry_out(aftermath);
+        self.carry_out(update);
         if let Some(connection) = connection {
             self.close(&connection, &Error::lost(reason));
         }
@@ -172,14 +172,14 @@ impl Core {
         true
     }
 
-    /// Tells those who wait for seats to come or go.
+    /// Wakes callers that wait for seats to come or go.
     pub fn moved(&self) {
         let _held = self.moved.0.lock();
         self.moved.1.notify_all();
     }
 }
 
-/// Another attempt might lock the token.
+/// True if another attempt might lock the token.
 pub(crate) fn pin_refused(error: &Error) -> bool {
     matches!(
         error.kind(),

@@ -27,7 +27,7 @@ impl VendorMechanisms {
         Self(of_one.map(|(kind, _)| kind).collect())
     }
 
-    /// Whether a mechanism of a member is offered; one of the standard always is.
+    /// True if a mechanism of a member is offered; one of the standard always is.
     pub fn offers(&self, mechanism: &MechanismInfo, remote: bool) -> bool {
         !Mechanism::is_vendor_defined(mechanism.kind)
             || !remote && signs(mechanism) && self.0.contains(&mechanism.kind)

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use hsmux_token::{Error, Object, ObjectId, Result, SessionObject, Token};
 
-use crate::aside::Aside;
 use crate::pool::Pool;
 use crate::record::Record;
+use crate::tracked_token::TrackedToken;
 
 /// A physical token of the pool.
 #[derive(Clone)]
@@ -25,7 +25,7 @@ impl Pool {
         let own = |record: &Arc<Record>| !record.seat.connector.remote();
         for record in self.core.records().into_iter().filter(own) {
             let connection = record.life.lock().connection.clone();
-            let token = connection.map(|connection| Aside::of(&self.core, connection));
+            let token = connection.map(|connection| TrackedToken::of(&self.core, connection));
             match members.iter_mut().find(|m| *m.name == *record.member) {
                 Some(member) => member.token = member.token.take().or(token),
                 None => members.push(Member {
@@ -51,7 +51,7 @@ impl Pool {
     }
 
     /// The member that holds a session object, and the object's number on that member's token.
-    pub fn home_of(&self, object: &SessionObject) -> Result<(Member, SessionObject)> {
+    pub fn holder_of(&self, object: &SessionObject) -> Result<(Member, SessionObject)> {
         let catalogue = self.catalogue();
         let record = catalogue
             .locate(object.owner)
@@ -62,7 +62,7 @@ impl Pool {
             connection.ok_or_else(|| Error::lost("the session object went with its worker"))?;
         let member = Member {
             name: connection.record.member.to_string(),
-            token: Some(Aside::of(&self.core, connection)),
+            token: Some(TrackedToken::of(&self.core, connection)),
         };
         Ok((
             member,

@@ -1,4 +1,4 @@
-//! What an operation needs of a seat, and which seats have it.
+//! The requirements of an operation, and the seats that fulfil them.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use hsmux_token::{
 use smallvec::SmallVec;
 
 use crate::catalogue::{Catalogue, Entry, ReplicaState};
-use crate::guest::Home;
+use crate::client_session::Affinity;
 use crate::owner::{Cost, Owner};
 use crate::seatset::SeatSet;
 
-/// What an operation needs: small, and kept while the request waits.
+/// The requirements of an operation. It is small, because waiting requests keep it.
 #[derive(Clone, Debug)]
 pub(crate) struct Need {
     pub objects: SmallVec<[(ObjectRef, Uses); 2]>,
@@ -22,11 +22,11 @@ pub(crate) struct Need {
     pub pinned: Option<u64>,
     /// Tokens of other hosts may not serve it.
     pub here: bool,
-    /// Where the session objects that it makes are to live, together with others.
-    pub home: Option<Arc<Home>>,
+    /// The seat for the session objects that it makes.
+    pub affinity: Option<Arc<Affinity>>,
     pub call: &'static str,
     pub repeatable: bool,
-    /// PKCS#1 v1.5 is taken off: what is done must not depend on whether the padding was good.
+    /// It removes a PKCS#1 v1.5 padding. Its handling must not depend on whether the padding was good.
     pub unpads: bool,
     /// How many times the seat's time-out it may run.
     pub patience: u32,
@@ -40,14 +40,14 @@ pub(crate) struct Route {
     pub able: SeatSet,
     /// These and those that may be so soon.
     pub hopeful: SeatSet,
-    /// Of the catalogue that says so.
+    /// The edition of the catalogue.
     pub edition: u64,
-    /// How many times longer than with others it takes with the token's keys that it uses.
+    /// The factor by which its keys make it slower than with others.
     pub times: u64,
 }
 
-/// Making an RSA key on a card takes minutes. The same for keys of any size: a token that hangs is found after the longest
-/// time that one of its operations may take, and a program chooses the size.
+/// The time of a new key, in multiples of the time-out: an RSA key on a card takes minutes. It does not depend on the
+/// key's size, because programs choose the size. A token that hangs is found only after this time.
 const PATIENCE_FOR_NEW_KEYS: u32 = 10;
 
 impl Need {
@@ -69,9 +69,9 @@ impl Need {
             objects: operation.objects().copied().zip(uses).collect(),
             mechanism,
             pinned: None,
-            // No host lets others take a key away.
+            // No host lets others export a key.
             here: operation.exports(),
-            home: None,
+            affinity: None,
             call: operation.call(),
             repeatable: operation.repeatable(),
             unpads: mechanism == Some(ck::CKM_RSA_PKCS)
@@ -81,19 +81,21 @@ impl Need {
         }
     }
 
-    /// The same for a guest, whose session objects are made at home, or for this owner.
-    pub fn at(operation: &Operation, home: Option<&Arc<Home>>, owner: Owner) -> Self {
+    /// The same for a client session with this affinity, or else for this owner.
+    pub fn at(operation: &Operation, affinity: Option<&Arc<Affinity>>, owner: Owner) -> Self {
         let need = Self::of(operation);
-        let owner = home.map_or(owner, |home| home.owner);
+        let owner = affinity.map_or(owner, |affinity| affinity.owner);
         Self {
             cost: Cost { owner, ..need.cost },
             here: need.here || matches!(owner, Owner::Host(_)),
-            home: home.filter(|_| operation.makes_session_objects()).cloned(),
+            affinity: affinity
+                .filter(|_| operation.makes_session_objects())
+                .cloned(),
             ..need
         }
     }
 
-    /// The same on this very connection, whose objects need not have proved themselves.
+    /// The same on one connection. Its objects need not be proved.
     pub fn pinned(operation: &Operation, generation: u64) -> Self {
         Self {
             objects: SmallVec::new(),
@@ -126,7 +128,7 @@ impl Need {
         self.session_objects().next().map(|session| session.owner)
     }
 
-    /// Which seats can serve it. What no seat can ever serve is refused here, by name.
+    /// The seats that can serve it. An operation that no seat can ever serve is refused here, with the reason.
     pub fn route(&self, catalogue: &Catalogue) -> Result<Route> {
         let mut route = Route {
             able: catalogue.in_service,
@@ -168,8 +170,8 @@ impl Need {
         if let Some(kind) = self.mechanism {
             route = self.with_mechanism(route, kind, catalogue)?;
         }
-        Ok(match &self.home {
-            Some(home) => home.narrow(route, catalogue),
+        Ok(match &self.affinity {
+            Some(affinity) => affinity.narrow(route, catalogue),
             None => route,
         })
     }
@@ -219,7 +221,7 @@ impl Need {
         Ok(narrowed)
     }
 
-    /// A vendor's mechanism: for a signature, by a private key whose members that are known all have it.
+    /// True for a vendor's mechanism, if it signs with a private key and all known members of the key have it.
     fn may_be_vendors(&self, route: &Route, having: &SeatSet, catalogue: &Catalogue) -> bool {
         let private = |object: &ObjectRef| match object {
             ObjectRef::Token(id) => id.class == Class::PRIVATE_KEY,
@@ -250,7 +252,7 @@ impl Need {
         Error::request(Kind::UnknownObject, message)
     }
 
-    /// No seat holds all objects, and waiting brings none together.
+    /// The error if no seat holds all objects, and none can get them.
     fn apart(&self) -> Error {
         let message = format!("{}: its objects live on different members", self.call);
         let code = ck::CKR_KEY_HANDLE_INVALID;
@@ -275,7 +277,7 @@ mod tests {
 
     use super::*;
 
-    /// Else one program's large key would hide for hours that its token hangs.
+    /// Otherwise a hang of the token would be hidden for hours behind one program's large key.
     #[test]
     fn a_larger_key_has_no_more_time() {
         let rsa = |bits| {

@@ -18,7 +18,7 @@ pub struct Options {
     pub queue: usize,
     /// How long an operation may take where the caller does not say.
     pub deadline: Duration,
-    /// Whether the pool may start threads. Without, connections are made on the callers' threads.
+    /// True if the pool may start threads. Without, connections are made on the callers' threads.
     pub threads: bool,
     /// The folder of the intent journal and of the PIN breakers.
     pub state: PathBuf,
@@ -31,11 +31,11 @@ pub struct Options {
     pub lone_keys: LoneKeys,
     /// How long a new key is kept for a member that is away, wrapped.
     pub envelope_life: Duration,
-    /// Whether every change of a token is refused.
+    /// True if every change of a token is refused.
     pub read_only: bool,
     /// Keys whose uses are counted by their tokens: they are proved when a person asks for it.
     pub counted: Vec<Uri>,
-    /// Whether keys of the broker are neither shown nor served.
+    /// True if keys of the broker are neither shown nor served.
     pub hides_broker_keys: bool,
     /// Members, or seats of them, that were parked before, and why: they stay so until [`crate::Pool::resume`].
     pub parked: BTreeMap<String, String>,

@@ -1,8 +1,8 @@
-//! Whose work something is, and what it counts for: where there is not enough, owners share equally.
+//! Owners of requests, and the costs of requests. Owners share the tokens equally.
 
 use hsmux_token::{Class, Object, Operation, ck};
 
-/// Whose work something is. Each owner has the same share of the tokens' time and of the queue.
+/// The owner of a request. Each owner has the same share of the tokens' time and of the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Owner {
     /// The program that has the pool to itself.
@@ -10,14 +10,14 @@ pub enum Owner {
     Service,
     /// The gateway of this process.
     Gateway,
-    /// A client of the broker of this process, by a number of its own; 0: the broker itself. All of them have the share
-    /// of one owner, in which they take turns.
+    /// A client of the broker of this process, by its number. 0 is the broker itself. All of them share what one owner
+    /// has.
     Broker(u64),
     /// A local user, by its id.
     User(u32),
     /// Another host, by a number of its own.
     Host(u64),
-    /// The pool itself, for its proofs: they always have a place in the queue.
+    /// The pool itself, for its proofs. The queue always admits them.
     Pool,
 }
 
@@ -31,20 +31,20 @@ impl Owner {
     }
 }
 
-/// What a request counts for in its owner's share.
+/// The cost of a request in its owner's share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
     pub owner: Owner,
     pub bytes: u64,
 }
 
-/// What an operation counts for beside its bytes: SoftHSM encrypts about so many in the time of a signature.
+/// The cost of an operation besides its bytes: SoftHSM encrypts about as many bytes in the time of a signature.
 const BASE: u64 = 4096;
 
-/// What a new key counts for: RSA takes SoftHSM about a thousand times as long as a signature.
+/// The cost of a new key: with SoftHSM an RSA key takes about a thousand times as long as a signature.
 const NEW_KEY: u64 = 1000 * BASE;
 
-/// An operation that counts for more than this is long: whoever waits for its lane would notice.
+/// An operation that costs more is long: a request that waits for its lane would notice.
 const LONG: u64 = 64 << 10;
 
 /// No token has larger keys, in bits, and a power must not overflow.
@@ -53,15 +53,14 @@ const MOST: u64 = 1 << 15;
 /// Keys of this size and smaller ones count as they are.
 const USUAL: u64 = 2048;
 
-/// How many times longer than one of 2,048 bits a new key takes to be made, at least 1: the time grows with the fourth
-/// power of the size.
+/// The time of a new key relative to one of 2,048 bits, at least 1. It grows with the fourth power of the size.
 fn times_longer(operation: &Operation) -> u64 {
     let asked = operation.new_key_bits().unwrap_or(0).min(MOST);
     (asked.pow(4) / USUAL.pow(4)).max(1)
 }
 
-/// How many times longer than with a private RSA key of 2,048 bits an operation with this key takes, at least 1: the
-/// time grows with the square of the modulus, and with the exponent.
+/// The time of an operation with this key relative to a private RSA key of 2,048 bits, at least 1. It grows with the
+/// square of the modulus, and with the exponent.
 pub(crate) fn times_longer_with(key: &Object) -> u64 {
     let bits = |kind| {
         let value = key.attributes.get(kind)?;
@@ -91,7 +90,7 @@ impl Cost {
             }
             _ => 0,
         };
-        // Whatever a program sends along, as the additional data of GCM, the token reads.
+        // All data of a request count, such as the additional data of GCM, because the token reads them.
         Self {
             owner,
             bytes: BASE + operation.bytes() as u64 + more,

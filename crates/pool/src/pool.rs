@@ -24,7 +24,7 @@ mod tests;
 
 pub use submit::serving_threads;
 
-use queue::Waiting;
+use queue::ChangeQueue;
 
 /// Many tokens as one.
 ///
@@ -35,7 +35,7 @@ pub struct Pool {
     changes: OnceLock<Arc<dyn Changes>>,
     /// Held by the one writer, and by whoever adds or removes seats.
     writer: Turn<()>,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<ChangeQueue>,
     roster: Mutex<()>,
     /// Names of parked members or seats, each with its reason.
     parked: Mutex<BTreeMap<String, String>>,
@@ -58,7 +58,7 @@ impl Pool {
             me: me.clone(),
             changes: OnceLock::new(),
             writer: Turn::new(()),
-            waiting: Mutex::new(Waiting::new(queue)),
+            waiting: Mutex::new(ChangeQueue::new(queue)),
             roster: Mutex::new(()),
             parked: Mutex::new(parked),
         });
@@ -227,7 +227,7 @@ impl Pool {
         }
         self.core.alarm.now();
         self.core.moved();
-        self.core.stop_minding();
+        self.core.stop_watching();
     }
 
     /// Gives new seats their place.

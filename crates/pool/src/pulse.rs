@@ -1,8 +1,7 @@
-//! A word to a service, from outside, while short work runs on its threads.
+//! Tells a service that its threads hang while short work runs on them.
 //!
-//! Of a runtime's idle threads one waits for sockets and timers, for all. When that one is given work which a
-//! token's module never returns from, the others sleep on: nobody wakes them, for nobody looks at the sockets. A
-//! wake is enough for one of them to look.
+//! One of a runtime's idle threads waits for sockets and timers, for all of them. If that thread gets work from which a
+//! token's module never returns, the others sleep on, and no thread looks at the sockets. Waking any of them is enough.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -17,26 +16,25 @@ pub struct Pulse {
     _stop: Sender<()>,
 }
 
-/// What the pulse has seen.
+/// The state of a service's threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beat {
-    /// No work runs on threads of those who ask for it.
+    /// No work runs on the callers' threads.
     Quiet,
-    /// Some runs.
+    /// Work runs.
     Busy,
-    /// Some runs, and none has ended since the beat before: it may never return.
+    /// Work runs, and none has ended since the last beat: it may never return.
     Stands,
 }
 
-/// How long a service may stand still at most when a module hangs that was not in use just before.
+/// The longest standstill of a service if a module hangs that was not in use just before.
 const SELDOM: Duration = Duration::from_millis(500);
 
-/// And one that was.
+/// The same for a module that was in use.
 const OFTEN: Duration = Duration::from_millis(10);
 
 impl Pulse {
-    /// `beat` is called again and again. Where a service stands it has to have one of its idle threads run for a
-    /// moment.
+    /// Calls `beat` periodically. If the service hangs, `beat` has to wake one of its idle threads.
     pub fn start(mut beat: impl FnMut(Beat) + Send + 'static) -> Result<Self> {
         let (stop, stopped) = channel();
         let thread = thread::Builder::new().name("hsmux-pulse".into());

@@ -20,7 +20,7 @@ pub(crate) struct Record {
     pub life: Mutex<Life>,
     /// The last error of its connection. Locked by itself: it is asked for where lives are locked.
     pub last_error: Mutex<Option<(SystemTime, Error)>>,
-    /// Whether it is expected in service, and when: see [`Record::expect`].
+    /// The time at which it is expected in service, see [`Record::expect`].
     expected: AtomicU64,
     pub served: AtomicU64,
     pub failed: AtomicU64,
@@ -107,7 +107,7 @@ impl Record {
         })
     }
 
-    /// Whether `name` is the seat's own, or its member's.
+    /// True if `name` is the seat's own, or its member's.
     pub fn is_named(&self, name: &str) -> bool {
         *self.member == *name || *self.name == *name
     }
@@ -130,7 +130,7 @@ impl Record {
         self.expected.store(at.unwrap_or(NEVER), Ordering::Release);
     }
 
-    /// Whether the seat may be in service before this moment.
+    /// True if the seat may be in service before this moment.
     pub fn expected_by(&self, deadline: Instant, base: Instant) -> bool {
         let at = self.expected.load(Ordering::Acquire);
         at != NEVER && base + Duration::from_nanos(at) < deadline
@@ -170,17 +170,17 @@ impl Connection {
         }
     }
 
-    /// Whether it is still the one that its seat serves by.
+    /// True if it is still the one that its seat serves by.
     pub fn is_current(&self) -> bool {
         self.record.life.lock().is_by(self)
     }
 
-    /// Whether another connection is of the same token: what one of them holds the other does, too.
+    /// True if another connection is of the same token: what one of them holds the other does, too.
     pub fn shares_token_with(&self, other: &Self) -> bool {
         self.record.member == other.record.member && self.info.serial == other.info.serial
     }
 
-    /// Whether another one serves in its seat, and it was connected later: to take over, perhaps.
+    /// True if another one serves in its seat, and it was connected later: to take over, perhaps.
     pub fn comes_after_the_current(&self) -> bool {
         let life = self.record.life.lock();
         let current = life.connection.as_ref();
@@ -204,7 +204,7 @@ impl Life {
         current.is_some_and(|current| current.generation == connection.generation)
     }
 
-    /// Whether the seat is in service by this connection.
+    /// True if the seat is in service by this connection.
     pub fn serves_by(&self, connection: &Connection) -> bool {
         matches!(self.state, State::InService) && self.is_by(connection)
     }

@@ -1,4 +1,4 @@
-//! The catalogue's one writer: what each seat holds, and how far its proof is.
+//! The only writer of the catalogue: the objects of each seat, and the states of their proofs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) struct Registry {
     pub remote: SeatSet,
     /// Of seats that are being read.
     pub amendments: Amendments,
-    /// Whether the broker's keys are as hsmux's own: neither shown nor served.
+    /// True if the broker's keys are as hsmux's own: neither shown nor served.
     hides_broker_keys: bool,
     vendors: VendorMechanisms,
     edition: u64,
@@ -53,9 +53,9 @@ impl Registry {
         }
     }
 
-    /// A seat has read its objects: those that are gone leave, new keys are to be proved.
+    /// Installs the objects that a seat has read. Objects that are gone are removed. Answers the keys to prove.
     ///
-    /// With `rejoined`, every key is to be proved anew; otherwise those that serve go on.
+    /// With `rejoined`, every key is proved again. Otherwise serving keys go on.
     pub fn install(
         &mut self,
         index: usize,
@@ -83,7 +83,7 @@ impl Registry {
         unproved
     }
 
-    /// A change is through on the seat: says what is to be proved.
+    /// Applies a change on the seat. Answers the objects to prove.
     pub fn amend(
         &mut self,
         index: usize,
@@ -103,14 +103,14 @@ impl Registry {
         unproved
     }
 
-    /// Whether it is news for the seat that these are there and those are gone.
+    /// True if this changes what the registry has of the seat.
     pub fn is_news(&self, index: usize, seen: &Seen) -> bool {
         let known =
             |object: &Object| self.replica(index, &object.id).map(|r| &*r.object) == Some(object);
         !seen.made.iter().all(known) || seen.gone.iter().any(|id| self.replica(index, id).is_some())
     }
 
-    /// Others have changed the seat's token: says what is to be proved.
+    /// Applies changes of others on the seat's token. Answers the objects to prove.
     pub fn learn(&mut self, index: usize, holder: &Holder, seen: &Seen) -> Vec<ObjectId> {
         for id in &seen.gone {
             self.drop_replica(index, id);
@@ -120,13 +120,13 @@ impl Registry {
             .collect()
     }
 
-    /// Whether a change may mean more for the seat than what was made and is gone.
+    /// True if the effect of a change on the seat does not follow from `made` and `gone`.
     pub fn in_doubt(&self, index: usize, made: &[Object], gone: &[ObjectId]) -> bool {
         let doubles = |id: &ObjectId| self.replica(index, id).is_some_and(|r| r.twins);
         gone.iter().any(doubles) || made.iter().any(|object| self.may_name(index, object))
     }
 
-    /// Whether an object shows the public half of a private key that nothing has named so far.
+    /// True if the object is the public half of a private key that has no public half so far.
     fn may_name(&self, index: usize, object: &Object) -> bool {
         let id = object.attributes.get(ck::CKA_ID);
         let nameless = |other: &Object| {
@@ -141,7 +141,7 @@ impl Registry {
             })
     }
 
-    /// Whether another member is known to hold the object.
+    /// True if another member is known to hold the object.
     pub fn is_held_beside(&self, member: &str, id: &ObjectId) -> bool {
         let mut replicas = self.entries.get(id).into_iter().flat_map(|e| &e.replicas);
         replicas.any(|replica| *replica.member != *member)
@@ -177,7 +177,7 @@ impl Registry {
         self.visibly |= self.seats.remove(&index).is_some();
     }
 
-    /// What a proof found on this connection.
+    /// Records the result of a proof on this connection.
     pub fn mark(&mut self, index: usize, generation: u64, id: &ObjectId, state: &ReplicaState) {
         let current = self.seats.get(&index).map(|holder| holder.generation);
         if current != Some(generation) {
@@ -256,7 +256,7 @@ impl Registry {
         held.map(|(id, _)| *id).collect()
     }
 
-    /// The seat has the object: its name, if it is to be proved.
+    /// Adds an object of the seat. Answers its identity if it has to be proved.
     fn put(
         &mut self,
         index: usize,
@@ -308,9 +308,9 @@ impl Registry {
         }
     }
 
-    /// The pool as one token; to other hosts, without what others still lend it and what vendors have defined. Its
-    /// serial number follows from the label alone, so that programs which remember it find the pool again,
-    /// whatever its members.
+    /// Describes the pool as one token. For other hosts, the tokens of further hosts and vendors' mechanisms are left
+    /// out. The serial number follows from the label alone, so programs that remember it find the pool again, whatever
+    /// its members.
     fn describe(&self, options: &Options, to_hosts: bool) -> TokenInfo {
         let seats = || {
             let seats = self.seats.iter();

@@ -95,12 +95,12 @@ pub struct SeatStatus {
     /// added, or could do less than its token can by now.
     #[serde(default)]
     pub replaced: u64,
-    /// Whether it is another host: changes of objects leave it alone.
+    /// True if it is another host: changes of objects leave it alone.
     #[serde(default)]
     pub remote: bool,
     /// Objects that it holds.
     pub objects: usize,
-    /// Of these, keys that do not serve, for they did not prove themselves.
+    /// The number of keys among them that have not proved themselves, so that they do not serve.
     pub unproved: usize,
 }
 
@@ -155,7 +155,7 @@ pub struct ObjectStatus {
     pub id: String,
     /// `CKK_*`, of keys.
     pub key_type: Option<u64>,
-    /// Whether applications see it.
+    /// True if applications see it.
     pub visible: bool,
     /// Members whose copy serves now.
     pub members: Vec<String>,
@@ -174,7 +174,7 @@ pub struct ReplicaStatus {
     pub state: String,
     /// Why it is unproved and, after the last semicolon, what to do.
     pub reason: Option<String>,
-    /// Whether it serves: also a key that hsmux cannot check, on its one token.
+    /// True if it serves: also a key that hsmux cannot check, on its one token.
     #[serde(default)]
     pub serves: bool,
 }

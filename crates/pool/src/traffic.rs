@@ -25,7 +25,7 @@ pub struct SeatTraffic {
     pub name: Arc<str>,
     /// `hsm1`.
     pub member: Arc<str>,
-    /// Whether it serves.
+    /// True if it serves.
     pub in_service: bool,
     /// Operations that it runs now.
     pub in_flight: usize,

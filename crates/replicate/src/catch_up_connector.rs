@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use hsmux_token::sync::Mutex;
 use hsmux_token::{
-    Batch, Error, Kind, Line, Operation, Outcome, Pace, Result, Seen, Snapshot, Token, TokenInfo,
+    Batch, DirectConnection, Error, Kind, Operation, Outcome, Pace, Result, Seen, Snapshot, Token,
+    TokenInfo,
 };
 
 use super::{Member, Writer};
@@ -43,9 +44,9 @@ impl Connector for CatchUpConnector {
     }
 
     /// It catches up by the connections that serve.
-    fn scout(&self) -> Result<Arc<dyn Token>> {
+    fn connect_probe(&self) -> Result<Arc<dyn Token>> {
         Ok(Arc::new(MemberToken {
-            token: self.connector.scout()?,
+            token: self.connector.connect_probe()?,
             writer: Weak::clone(&self.writer),
             read: Mutex::default(),
         }))
@@ -140,7 +141,7 @@ impl Token for MemberToken {
         self.token.on_lost(lost);
     }
 
-    fn hand_over(&self, line: &Line<'_>) -> Result<()> {
+    fn hand_over(&self, line: &DirectConnection<'_>) -> Result<()> {
         self.token.hand_over(line)
     }
 

@@ -4,14 +4,12 @@ use super::channel::{Envelope, Opener};
 use super::members::PresentMember;
 use super::template;
 use super::token_access::{self, TokenAccess};
+use hsmux_software::refuses_template;
 use hsmux_token::ck::{
-    CKA_CHECK_VALUE, CKA_ENCRYPT, CKA_ID, CKA_KEY_TYPE, CKA_LABEL, CKA_PUBLIC_KEY_INFO,
-    CKR_ATTRIBUTE_READ_ONLY, CKR_ATTRIBUTE_TYPE_INVALID, CKR_ATTRIBUTE_VALUE_INVALID,
-    CKR_TEMPLATE_INCONSISTENT,
+    CKA_CHECK_VALUE, CKA_ID, CKA_LABEL, CKA_PUBLIC_KEY_INFO, CKR_ATTRIBUTE_READ_ONLY,
+    CKR_ATTRIBUTE_TYPE_INVALID,
 };
-use hsmux_token::{
-    Attributes, Borrow, Error, KeyKind, Kind, Made, Object, ObjectId, Operation, Result,
-};
+use hsmux_token::{Attributes, Borrow, Error, Kind, Made, Object, ObjectId, Operation, Result};
 use minicbor::{Decode, Encode};
 
 /// One step of one member.
@@ -210,8 +208,8 @@ impl MemberTask {
         [self.makes(), others].concat()
     }
 
-    /// The temporary name of a secret key between its unwrapping and its check value, for tokens that give no check
-    /// value. A key of a block cipher that enciphers has its final name from the start.
+    /// The name that a secret key has before it has a check value: until hsmux sets one, where the token gives none.
+    /// A process that dies within C_UnwrapKey can leave such an object of any type (SoftHSM stores the value last).
     pub fn passing_name(&self, serial: &str) -> Option<ObjectId> {
         match self {
             Self::Unwrap {
@@ -219,7 +217,7 @@ impl MemberTask {
                 template,
                 check_value: Some(_),
                 ..
-            } if !tells_its_check_value(template) => {
+            } => {
                 let bytes = |kind| template.get(kind).unwrap_or_default();
                 let (id, label) = (bytes(CKA_ID), bytes(CKA_LABEL));
                 Some(ObjectId::of_unidentified(makes.class, serial, id, label))
@@ -317,26 +315,6 @@ fn unwrap(opener: &mut Opener, envelope: &Envelope, template: &Attributes) -> Re
         }
         result => result,
     }
-}
-
-/// True if the key alone can give its check value.
-fn tells_its_check_value(template: &Attributes) -> bool {
-    let key_type = template.number(CKA_KEY_TYPE);
-    let is_cipher = |key_type| KeyKind::of(key_type).block_cipher().is_some();
-    template.flag(CKA_ENCRYPT) == Some(true) && key_type.is_some_and(is_cipher)
-}
-
-/// The token refuses an attribute of the template: without it, the operation may succeed.
-pub(super) fn refuses_template(error: &Error) -> bool {
-    matches!(
-        error.code(),
-        Some(
-            CKR_ATTRIBUTE_TYPE_INVALID
-                | CKR_ATTRIBUTE_VALUE_INVALID
-                | CKR_ATTRIBUTE_READ_ONLY
-                | CKR_TEMPLATE_INCONSISTENT
-        )
-    )
 }
 
 /// Has the token compare the check value, and keep it: the name of a secret key rests on it.

@@ -146,13 +146,14 @@ impl Duty {
         }
     }
 
-    /// Works that store a new key: it is nowhere yet. `site` is nothing for a member that is away.
+    /// Tasks that store a new key: it is nowhere yet. `access` is `None` for a member that is away. A member that died
+    /// while it stored the key removes what it has half made, and stores it again.
     pub fn storing(
         serial: &str,
         access: Option<TokenAccess>,
         works: Vec<MemberTask>,
     ) -> Result<Self> {
-        let mut undo = Vec::new();
+        let (mut half_made, mut undo) = (Vec::new(), Vec::new());
         for work in &works {
             let mut objects = work.makes().to_vec();
             // Another object of that name must not go with it.
@@ -160,10 +161,15 @@ impl Duty {
                 && access.find(passing)?.is_none()
             {
                 objects.push(passing);
+                let objects = vec![passing];
+                half_made.push(MemberTask::Remove { objects });
             }
             undo.push(MemberTask::Remove { objects });
         }
-        Ok(Self::new(serial, works, undo))
+        Ok(Self {
+            later: [half_made, works.clone()].concat(),
+            ..Self::new(serial, works, undo)
+        })
     }
 
     /// Names that its objects have no longer once they are made: somebody who has looked at the token meanwhile

@@ -351,7 +351,7 @@ impl PoolMembers for Pool {
     }
 
     fn home(&self, object: &SessionObject) -> Result<(Member, SessionObject)> {
-        self.home_of(object)
+        self.holder_of(object)
     }
 }
 

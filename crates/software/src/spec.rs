@@ -160,7 +160,7 @@ fn only(all: &[u64], uses: &[u64]) -> Attributes {
     all.iter().fold(Attributes::default(), with)
 }
 
-/// True if a token has refused an attribute of the template, as opposed to the making of the key.
+/// True if a token has refused an attribute of a template: without it, the operation may succeed.
 pub fn refuses_template(error: &Error) -> bool {
     matches!(
         error.code(),
@@ -168,6 +168,7 @@ pub fn refuses_template(error: &Error) -> bool {
             ck::CKR_TEMPLATE_INCONSISTENT
                 | ck::CKR_ATTRIBUTE_TYPE_INVALID
                 | ck::CKR_ATTRIBUTE_VALUE_INVALID
+                | ck::CKR_ATTRIBUTE_READ_ONLY
         )
     )
 }

@@ -11,7 +11,7 @@ pub type Members = [u64; 4];
 /// How many uses of a key its members can work on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(array)]
-pub struct Room {
+pub struct KeyCapacity {
     /// Uses at once that leave no lane without work; at least 1.
     #[n(0)]
     pub uses: usize,
@@ -29,7 +29,7 @@ pub struct Estimate {
     pub members: Members,
     /// How many uses keep them busy: a caller with more of them can keep the others back.
     #[n(1)]
-    pub room: Room,
+    pub capacity: KeyCapacity,
     /// Whether any request waits for these members alone.
     #[n(2)]
     pub is_awaited: bool,
@@ -73,7 +73,7 @@ mod tests {
     fn who_waits_behind_others_waits_for_their_time_as_well() {
         let mut estimate = Estimate {
             members: [1, 0, 0, 0],
-            room: Room {
+            capacity: KeyCapacity {
                 uses: 1,
                 members: 1,
             },

@@ -105,9 +105,9 @@ impl Drop for Mark {
     }
 }
 
-/// In the child: the descriptors that were marked, with their inodes; none is from here on. Who closes them must
-/// never drop what owned them in the parent, and first look whether each [`is_still`] what it was: a child that has
-/// closed all descriptors may use the number for something else by now.
+/// For the child: takes the marked descriptors, with their inodes. The caller closes them, and never drops what owned them
+/// in the parent. It must first check that each [`is_still`] the same: a child that has closed all descriptors may have used
+/// the number again.
 pub fn take_inherited() -> Vec<(RawFd, u64)> {
     let places = (0..).zip(&MARKED);
     let taken = places.filter(|(_, place)| place.load(Ordering::Acquire) != 0);

@@ -35,7 +35,7 @@ mod wiping;
 pub use attribute::{Attribute, Attributes};
 pub use blob::{Blob, Borrow, Secret};
 pub use error::{Error, Kind, Result, Scope};
-pub use estimate::{Estimate, Members, Room, Times};
+pub use estimate::{Estimate, KeyCapacity, Members, Times};
 pub use fair::{Displaced, FairQueue, Shares, share};
 pub use hash::Hash;
 pub use mechanism::{Gcm, Mechanism, Oaep, Params, Pss};
@@ -49,7 +49,9 @@ pub use table::{
     BlockCipher, KeyKind, MechanismEntry, Prehash, Uses, entries, entry, entry_by_name,
     key_type_name,
 };
-pub use token::{Batch, Done, Line, MechanismInfo, Request, Token, TokenFlags, TokenInfo};
+pub use token::{
+    Batch, DirectConnection, Done, MechanismInfo, Request, Token, TokenFlags, TokenInfo,
+};
 pub use uri::{Uri, UriError};
 pub use verb::Verb;
 pub use watch::{Pace, Seen, Work};

@@ -158,9 +158,9 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Whether a second run on another replica gives an answer that is as good as the first.
+    /// Whether a second run on another replica gives an equivalent answer.
     ///
-    /// Only these fail over. What makes, changes or removes an object never does.
+    /// Only such operations fail over. An operation that makes, changes or removes an object never does.
     pub const fn repeatable(&self) -> bool {
         matches!(
             self,
@@ -210,7 +210,7 @@ impl Operation {
         }
     }
 
-    /// Whether it makes objects that end with the session in which they were made.
+    /// Whether it makes session objects, which end with their session.
     pub fn makes_session_objects(&self) -> bool {
         match self {
             Self::Generate { .. }
@@ -269,7 +269,7 @@ impl Operation {
         first.into_iter().chain(second)
     }
 
-    /// What is done, with which of the token's keys, how and with what data: of uses of such keys.
+    /// For a use of one of the token's keys: the verb, the key, the mechanism and the data.
     pub fn key_use(&self) -> Option<(Verb, ObjectId, &Mechanism, &Blob)> {
         match self {
             Self::Use {

@@ -1,4 +1,4 @@
-//! Whose the files are that root makes beside a daemon with a user of its own.
+//! The owner of files that root makes for a daemon with a user of its own.
 
 use std::fs::File;
 use std::io;
@@ -7,14 +7,14 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, statat};
 
-/// What root has made at this path belongs to whom its folder does: a daemon of that user has to read what a command
-/// of root's leaves there. What others have made is theirs already.
+/// Gives a file that root has made to the owner of its folder: the daemon of that user has to read what a command of root
+/// leaves there. Other users' files keep their owner.
 ///
-/// Only what is root's, new and in that folder and nowhere else is given away: who may write there may have put one of
-/// root's own files in its place, or a link to it.
+/// Only a file of root's that is new and has no other link is given away: a user who may write to the folder may have put
+/// another file of root's in its place, or a link to one.
 pub fn give_to_the_owner_of_the_folder(file: &File, path: &Path) {
     if rustix::process::geteuid().is_root() {
-        // Where it cannot be given away the daemon says so when it opens it.
+        // If this fails, the daemon reports it when it opens the file.
         let _ = give(file, path);
     }
 }

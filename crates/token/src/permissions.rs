@@ -136,7 +136,7 @@ impl TrustedOwner {
             let why = "other users can replace what is in it";
             return Err(refused(folder, &metadata, why, &run("chmod go-w", folder)));
         }
-        // Of those who can write there, only the owner of an entry can replace it.
+        // The folder is sticky: only the owner of an entry can replace it.
         if !self.includes(entry.uid()) {
             let advice = run("chown -h root", next);
             return Err(refused(next, entry, &foreign("it"), &advice));
@@ -245,8 +245,8 @@ fn contents(file: File, metadata: &Metadata) -> io::Result<Zeroizing<Vec<u8>>> {
     Ok(bytes)
 }
 
-/// Verifies that root, or the user of a daemon, serves a socket. That user is the owner of the socket's folder, which
-/// only root can have made and nobody else can change. `peer` is who listens there (SO_PEERCRED in unix(7)).
+/// Verifies that root, or the user of a daemon, serves a socket. A daemon's user is the owner of the socket's folder: only
+/// root can have made that folder, and nobody else can change it. `peer` is the listener's user id (SO_PEERCRED in unix(7)).
 pub fn verify_server(socket: &Path, peer: u32) -> io::Result<()> {
     let folder = socket.parent().unwrap_or(Path::new("/"));
     let folder = TrustedOwner::Root.resolve(folder)?;

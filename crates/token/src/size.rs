@@ -5,7 +5,7 @@ use crate::{Attributes, Made, Mechanism, Object, Operation, Outcome, Params, Ver
 /// A signature, a MAC, or what an error says, in bytes.
 const SHORT: usize = 2 << 10;
 
-/// What a token may add to the template of a new object, in bytes: its own attributes, and a public key.
+/// Bytes that a token may add to the template of a new object: its own attributes, and a public key.
 const OBJECT: usize = 8 << 10;
 
 /// A wrapped key, in bytes.

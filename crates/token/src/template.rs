@@ -47,8 +47,8 @@ impl Attributes {
     /// Refuses flags and numbers of a wrong width, flags that are neither true nor false, and an
     /// attribute that stands twice; the error is a `CK_RV`.
     ///
-    /// What is meant by any of them is not for every layer below to guess: `CKA_TOKEN` decides who
-    /// may do it, and a vendor's module may read it otherwise than we do.
+    /// The layers below must not have to guess: `CKA_TOKEN` decides who may make the object, and a vendor's module may read a
+    /// malformed one in another way than we do.
     pub fn check(&self) -> Result<(), u64> {
         for (at, attribute) in self.0.iter().enumerate() {
             let value = &attribute.value[..];

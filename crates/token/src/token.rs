@@ -18,8 +18,8 @@ pub trait Token: Send + Sync {
     /// Reads all token objects. Blocks, and may be slow: never called for a request.
     fn objects(&self) -> Result<Arc<Snapshot>>;
 
-    /// What has come and gone since the last look, or since the objects were read. Reads only what is
-    /// new; blocks. One looks at a time.
+    /// Changes of the objects since the last look, or since the objects were read. Reads only what is new; blocks. One thread
+    /// at a time calls it.
     fn look(&self) -> Result<Seen> {
         let message = "this token can be read, and not looked at";
         Err(Error::request(Kind::Unsupported, message))
@@ -98,7 +98,7 @@ pub trait Token: Send + Sync {
     fn on_lost(&self, _lost: Box<dyn FnOnce(Error) + Send>) {}
 
     /// Has the token serve a program's connection itself. Does not wait. It lasts until somebody ends it.
-    fn hand_over(&self, _line: &Line<'_>) -> Result<()> {
+    fn hand_over(&self, _connection: &DirectConnection<'_>) -> Result<()> {
         let message = "this token takes no connections over";
         Err(Error::request(Kind::Unsupported, message))
     }
@@ -126,7 +126,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// A program's connection that is handed over to a token.
 #[derive(Clone, Copy, Debug)]
-pub struct Line<'a> {
+pub struct DirectConnection<'a> {
     /// The connection itself.
     pub connection: &'a UnixStream,
     /// The version of the frames that are spoken on it.

@@ -105,7 +105,7 @@ impl Uri {
         self.object.is_some() || self.class.is_some() || self.id.is_some()
     }
 
-    /// Whether it names objects by label or id, and not only by what all of a class have.
+    /// Whether it has an object's label or id.
     pub fn names_by_label_or_id(&self) -> bool {
         self.object.is_some() || self.id.is_some()
     }

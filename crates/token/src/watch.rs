@@ -4,7 +4,7 @@ use minicbor::{Decode, Encode};
 
 use crate::{Borrow, Object, ObjectId, Verb};
 
-/// What has come to a token and what has gone from it since it was looked at last, by whomever.
+/// Changes of a token's objects since the last look.
 #[derive(Clone, Default, Debug, PartialEq, Encode, Decode)]
 #[cbor(array, context_bound = "Borrow")]
 pub struct Seen {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use hsmux_pool::{Course, Run};
+use hsmux_pool::{RequestTiming, SeatRun};
 use hsmux_token::{Error, entry};
 use opentelemetry::KeyValue;
 
@@ -13,7 +13,7 @@ use crate::Trace;
 /// the client has gone meanwhile.
 pub struct OperationSpans {
     trace: Arc<Trace>,
-    course: Arc<Course>,
+    timing: Arc<RequestTiming>,
     call: &'static str,
     mechanism: Option<&'static str>,
     changes: bool,
@@ -27,7 +27,7 @@ impl OperationSpans {
         let mechanism = operation.mechanism();
         Self {
             trace,
-            course: Arc::default(),
+            timing: Arc::default(),
             call: operation.call(),
             mechanism: mechanism
                 .and_then(|mechanism| entry(mechanism.kind))
@@ -39,8 +39,8 @@ impl OperationSpans {
     }
 
     /// The record that the pool fills with times.
-    pub fn course(&self) -> Arc<Course> {
-        Arc::clone(&self.course)
+    pub fn timing(&self) -> Arc<RequestTiming> {
+        Arc::clone(&self.timing)
     }
 
     /// It has an answer.
@@ -48,7 +48,7 @@ impl OperationSpans {
         self.outcome = error.map(word);
     }
 
-    fn of_run(&self, run: Option<&Run>) -> Vec<KeyValue> {
+    fn of_run(&self, run: Option<&SeatRun>) -> Vec<KeyValue> {
         let mut attributes = vec![KeyValue::new("hsmux.operation", self.call)];
         if let Some(mechanism) = self.mechanism {
             attributes.push(KeyValue::new("hsmux.mechanism", mechanism));
@@ -64,7 +64,7 @@ impl OperationSpans {
 impl Drop for OperationSpans {
     fn drop(&mut self) {
         let (now, outcome) = (Instant::now(), self.outcome.take());
-        let runs = self.course.runs();
+        let runs = self.timing.runs();
         let Some((last, moved_on)) = runs.split_last() else {
             // No seat had it, or many: a change reaches all members.
             let name = if self.changes { self.call } else { QUEUE };

@@ -1,4 +1,4 @@
-//! Listeners: who connects becomes a [`Caller`].
+//! Listeners: each accepted connection becomes a [`Caller`].
 
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -18,14 +18,14 @@ use crate::reactor::{Reactor, Source, Watch};
 use crate::server::Service;
 use crate::slots::{self, AllSlots, UserSlots};
 
-/// The entrance of all sockets: a user has one share, whichever of them it connects to.
+/// The number of all listeners together: a user has one share, whichever listener it connects to.
 const SOCKETS: u32 = 0;
 
 /// How long a listener pauses when the process has no descriptors left.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Reactor {
-    /// Serves a listener until the answer is dropped; connections that are open then stay.
+    /// Serves a listener until the answer is dropped. Open connections outlive it.
     pub fn listen(&self, listener: UnixListener, service: Arc<dyn Service>) -> Result<Listening> {
         let failed =
             |error: io::Error| Error::pool(Kind::Environment, format!("cannot listen: {error}"));
@@ -47,7 +47,7 @@ impl Reactor {
 }
 
 impl Reactor {
-    /// Serves connections that are made elsewhere.
+    /// Serves connections that other code makes.
     pub fn entrance(&self, service: Arc<dyn Service>) -> Entrance {
         static LAST: AtomicU32 = AtomicU32::new(SOCKETS);
         Entrance(self.adopt(|watch| Within {
@@ -60,7 +60,7 @@ impl Reactor {
     }
 }
 
-/// Where connections come in that are made elsewhere; those that are open stay when it is dropped.
+/// Takes connections that other code makes. Open connections outlive it.
 pub struct Entrance(Arc<Within>);
 
 struct Within {
@@ -78,7 +78,7 @@ impl Entrance {
         stream.set_nonblocking(true)?;
         let service = Arc::clone(&within.service);
         let peer = Peer::of(&stream)?;
-        // All are of one user, this process's own: whoever brings them gives each host its share.
+        // All have this process's own user id. The caller gives each host its share.
         let open = within.open.one();
         let (watch, budgets) = (&within.watch, &within.budgets);
         Caller::admit(watch, stream, peer, service, open, budgets, within.number).map(drop)
@@ -129,7 +129,7 @@ struct Acceptor {
     service: Arc<dyn Service>,
     open: Count,
     slots: UserSlots,
-    /// Those of all listeners.
+    /// Slots of all listeners together.
     all_slots: AllSlots,
     budgets: Budgets,
 }

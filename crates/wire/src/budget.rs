@@ -1,5 +1,4 @@
-//! How much memory the connections of one user make this process hold: a connection that needs more than is left
-//! is not read until there is room.
+//! Memory budget of a user's connections. A connection that needs more than is left is paused until there is room.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,25 +9,25 @@ use hsmux_token::sync::Mutex;
 
 use crate::frame::MAX_FRAME;
 
-/// Bytes that all connections of one user hold together: two of the longest calls with answers as long.
+/// Bytes that all connections of one user may hold together: two of the longest calls, with answers as long.
 const USER: usize = 4 * MAX_FRAME;
 
-/// Bytes that all connections of one user hold together in frames and answers of at most [`FREE`].
+/// Bytes that all connections of one user may hold together in frames and answers of at most [`FREE`].
 const SHORT: usize = USER;
 
-/// Bytes that a connection never waits for, and all that it holds before C_Login: 64 KiB of data, 2 KiB around them.
+/// Bytes that a connection gets without waiting, and its limit before C_Login: 64 KiB of data, 2 KiB around them.
 pub(crate) const FREE: usize = 66 << 10;
 
-/// A connection that can be left unread.
+/// A connection that can be paused.
 pub(crate) trait Reader: Send + Sync {
-    /// It is not read from now on.
+    /// Stops reading.
     fn pause(&self);
 
-    /// It is read again, and goes on with what was read before.
+    /// Reads again, and continues with the bytes that were read before.
     fn resume(&self);
 }
 
-/// What is held, by user id.
+/// Bytes held, by user id.
 #[derive(Clone, Default)]
 pub(crate) struct Budgets {
     long: Arc<Mutex<HashMap<u32, Budget>>>,
@@ -38,11 +37,11 @@ pub(crate) struct Budgets {
 #[derive(Default)]
 struct Budget {
     bytes: usize,
-    /// Those for which there is no room yet, in the order in which they came.
+    /// Connections that wait for room, oldest first.
     waiting: VecDeque<Arc<Hold>>,
 }
 
-/// What one connection holds, or waits for.
+/// Bytes that one connection holds, or waits for.
 struct Hold {
     bytes: AtomicUsize,
     granted: AtomicBool,
@@ -50,14 +49,14 @@ struct Hold {
     reader: Option<Weak<dyn Reader>>,
 }
 
-/// The part of one connection, for as long as it lives.
+/// The share of one connection, until it is dropped.
 pub(crate) struct Charge {
     all: Budgets,
     uid: u32,
     /// Bytes in short frames and answers: of this connection, and of all of the user. They take no lock.
     short: AtomicUsize,
     short_of_user: Arc<AtomicUsize>,
-    /// Whether there is a hold.
+    /// Whether `hold` is set; read without its lock.
     counted: AtomicBool,
     hold: Mutex<Option<Arc<Hold>>>,
 }
@@ -68,7 +67,7 @@ pub(crate) enum Room {
     Granted,
     /// The reader is paused until there is room.
     Waits,
-    /// There is none, and what the connection holds already may not wait.
+    /// There is no room, and the connection cannot wait because it holds bytes already.
     Full,
 }
 
@@ -77,7 +76,7 @@ pub(crate) enum Room {
 pub(crate) struct Granted(Vec<Arc<Hold>>);
 
 impl Granted {
-    /// Has them read, once no lock is held.
+    /// Resumes them. The caller holds no lock.
     pub fn resume(self) {
         let readers = self.0.iter().filter_map(|hold| hold.reader.as_ref());
         for reader in readers.filter_map(Weak::upgrade) {
@@ -103,7 +102,7 @@ impl Budgets {
 }
 
 impl Charge {
-    /// Asks for so many bytes in place of what is held. `read` are there already, and stay while it waits.
+    /// Asks for this many bytes in place of those held. `read` bytes were read already, and are held while it waits.
     pub fn ask<R: Reader + 'static>(&self, bytes: usize, read: usize, reader: &Arc<R>) -> Room {
         let is_short = bytes <= FREE;
         if is_short {
@@ -138,7 +137,7 @@ impl Charge {
                 return budget.change(held, bytes);
             }
             if held.bytes.load(Ordering::Relaxed) == bytes {
-                // Something else may have ended the pause.
+                // Another event may have ended the pause.
                 reader.pause();
                 return Room::Waits;
             }
@@ -155,7 +154,7 @@ impl Charge {
             budget.bytes += bytes;
         } else {
             budget.waiting.push_back(Arc::clone(&new));
-            // Under the lock: it is resumed after that.
+            // Under the lock, so that a resume comes after it.
             reader.pause();
         }
         *hold = Some(new);
@@ -163,7 +162,7 @@ impl Charge {
         if fits { Room::Granted } else { Room::Waits }
     }
 
-    /// Holds so many bytes in place of what is held, whether there is room or not: they are there already.
+    /// Holds this many bytes in place of those held, with or without room: they exist already.
     pub fn set(&self, bytes: usize) -> Granted {
         let is_short = bytes <= FREE;
         self.set_short(if is_short { bytes } else { 0 });
@@ -173,7 +172,7 @@ impl Charge {
         self.set_long(bytes)
     }
 
-    /// Holds nothing of the long ones.
+    /// Releases the bytes of a long frame or answer.
     fn release(&self) -> Granted {
         if self.counted.load(Ordering::Acquire) {
             self.set_long(0)
@@ -182,7 +181,7 @@ impl Charge {
         }
     }
 
-    /// Counts so many bytes in place of what is held of short ones, if the user has room for them.
+    /// Counts this many bytes as short in place of those before, if the user has room for them.
     fn count_short(&self, bytes: usize) -> bool {
         let before = self.set_short(bytes);
         let fits = bytes <= before || self.short_of_user.load(Ordering::Relaxed) <= SHORT;
@@ -192,7 +191,7 @@ impl Charge {
         fits
     }
 
-    /// Answers what was held before. The total is of many threads, each of which adds what it will subtract.
+    /// Answers the number before. Many threads change the total; each subtracts what it has added.
     fn set_short(&self, bytes: usize) -> usize {
         let before = self.short.swap(bytes, Ordering::Relaxed);
         if bytes > before {
@@ -240,7 +239,7 @@ impl Charge {
             .is_some_and(|hold| !hold.granted.load(Ordering::Acquire))
     }
 
-    /// Since when it has what it asked for.
+    /// When it got the bytes that it asked for.
     pub fn granted_since(&self) -> Option<Instant> {
         let hold = self.hold.lock();
         let granted = hold.as_ref()?;
@@ -250,12 +249,12 @@ impl Charge {
 }
 
 impl Budget {
-    /// One fits always where nothing is held.
+    /// If nothing is held, any number fits.
     fn fits(&self, bytes: usize) -> bool {
         self.bytes == 0 || self.bytes + bytes <= USER
     }
 
-    /// Changes what a connection holds. One that waited for more while it holds something could wait for ever.
+    /// Changes the bytes that a connection holds. It never waits: one that waits while it holds bytes could wait for ever.
     fn change(&mut self, held: &Hold, bytes: usize) -> Room {
         let before = held.bytes.load(Ordering::Relaxed);
         self.bytes -= before;
@@ -266,7 +265,7 @@ impl Budget {
         if fits { Room::Granted } else { Room::Full }
     }
 
-    /// Gives room to those that have waited longest.
+    /// Gives room to the connections that have waited longest.
     fn grant(&mut self) -> Vec<Arc<Hold>> {
         let mut granted = Vec::new();
         while let Some(next) = self.waiting.front()

@@ -1,4 +1,4 @@
-//! A client's connection, seen from the server.
+//! A client's connection, at the server's end.
 
 mod inbox;
 
@@ -23,13 +23,13 @@ use crate::server::{Conversation, HandedOver, Service};
 use crate::slots::Taken;
 use crate::{Hello, Peer, Reply, VERSION, Welcome, fitted};
 
-/// A peer that connects and says nothing is cut off after this.
+/// The connection of a peer that sends no greeting is closed after this.
 const HELLO_WITHIN: Duration = Duration::from_secs(5);
 
-/// A peer that does not read its answer is cut off after this.
+/// The connection of a peer that does not read its answer is closed after this.
 const READ_WITHIN: Duration = Duration::from_secs(30);
 
-/// Refused connections that have a line of the log each second: anybody can make them.
+/// Log lines about refused connections in a second. Anybody can make such connections.
 const LINES: u32 = 20;
 
 /// The connection of one client, from its greeting to its end.
@@ -37,18 +37,18 @@ pub(crate) struct Caller {
     watch: Watch,
     outlet: Outlet,
     inbox: Mutex<Inbox>,
-    /// What a frame under way, the open call or an answer that is not read yet makes this process hold.
+    /// Bytes held for an incomplete frame, the open call or an unread answer.
     charge: Charge,
-    /// When the reactor is to look for what is late.
+    /// When the reactor checks the deadlines next.
     alarm: Mutex<Option<Instant>>,
     peer: Peer,
-    /// Whose turn it takes.
+    /// The user whose share of the reactor's time it uses.
     user: User,
     service: Arc<dyn Service>,
     greeted: OnceLock<Greeted>,
     /// A call is open.
     busy: AtomicBool,
-    /// Somebody else answers; here the connection is only watched for its end.
+    /// A worker answers. Here the connection is only watched for its end.
     elsewhere: AtomicBool,
     ended: AtomicBool,
     slots: OnceLock<Taken>,
@@ -61,7 +61,7 @@ struct Greeted {
 }
 
 impl Caller {
-    /// Takes a new connection in. Users who come in by different entrances are different ones.
+    /// Takes a new connection. One user id counts as another user at another entrance.
     pub fn admit(
         watch: &Watch,
         stream: UnixStream,
@@ -93,7 +93,7 @@ impl Caller {
         Ok(caller)
     }
 
-    /// Says why, if the peer can still hear it, and hangs up.
+    /// Sends the error, if the peer still reads, and closes the connection.
     pub fn refuse(&self, error: Error) {
         if may_log() {
             tracing::warn!(peer = %self.peer, %error, "a connection is refused");
@@ -110,7 +110,7 @@ impl Caller {
         let _ = self.slots.set(slots);
     }
 
-    /// Whether no call is open or waits here, no answer is on its way, and nobody else serves the connection.
+    /// Whether the connection is unused: no open or waiting call, no unread answer, and no worker that serves it.
     pub fn is_idle(&self) -> bool {
         let waits = || {
             let inbox = self.inbox.try_lock();
@@ -138,7 +138,7 @@ impl Caller {
     /// Answers the open call; from any thread.
     pub fn answer(&self, reply: &Reply) {
         let version = self.version();
-        // Before the peer can have read it: its next call may come at once.
+        // Before the answer is sent: the peer's next call may come at once.
         self.busy.store(false, Ordering::Release);
         self.send(|out| fitted::encode_reply(version, reply, out));
     }
@@ -152,7 +152,7 @@ impl Caller {
                 tracing::error!(%error, "an answer cannot be written down");
             }
         };
-        // Nothing more is read from a peer until it has read this, or some of it could not be counted.
+        // The connection is paused until the peer has read this: otherwise further answers would not be counted.
         let sent = self
             .outlet
             .send_with(&self.watch, EventFlags::OUT, frame, |left| {
@@ -169,7 +169,7 @@ impl Caller {
         }
     }
 
-    /// Has the reactor look at that time, if it would not before.
+    /// Makes the reactor check the deadlines at that time, unless it checks them earlier.
     fn arm(&self, at: Instant) {
         let mut alarm = self.alarm.lock();
         if alarm.is_none_or(|set| at < set) {
@@ -200,11 +200,11 @@ impl Caller {
         Ok(())
     }
 
-    /// Reads no more, and gives the socket away.
+    /// Stops reading, and gives the socket to `pass`.
     pub fn hand_over(self: &Arc<Self>, pass: impl FnOnce(HandedOver) -> Result<()>) -> Result<()> {
         let failed = |error| Error::pool(Kind::Environment, format!("cannot hand over: {error}"));
         let stream = self.stream();
-        // Its end is still told (epoll_ctl(2), EPOLLHUP). What comes next is not for this thread.
+        // The end is still reported (epoll_ctl(2), EPOLLHUP). Later bytes are for the worker.
         self.watch
             .set(0, stream, EventFlags::empty())
             .map_err(failed)?;
@@ -222,7 +222,7 @@ impl Caller {
         self.outlet.stream()
     }
 
-    /// The frame version that is spoken, from the greeting on.
+    /// The frame version agreed in the greeting.
     pub fn version(&self) -> u16 {
         let greeted = self.greeted.get();
         greeted.map_or(VERSION, |greeted| greeted.version)
@@ -239,7 +239,7 @@ impl Caller {
             return;
         }
         self.watch.remove(self.outlet.stream());
-        // An answer on its way keeps this in memory for a while; the peer is not to wait for that.
+        // An open call's answer may keep this in memory for a while. The peer must see the end now.
         let _ = self.outlet.stream().shutdown(std::net::Shutdown::Both);
         self.watch.end();
         if let Some(greeted) = self.greeted.get() {
@@ -248,13 +248,13 @@ impl Caller {
     }
 }
 
-/// Whether there may be another line in the log about what anybody can do again and again.
+/// Counts a log line about an event that any peer can repeat. Answers whether it may be written.
 fn may_log() -> bool {
     static WRITTEN: Mutex<LogLines> = Mutex::new(LogLines(None));
     WRITTEN.lock().may_add(Instant::now())
 }
 
-/// Lines of the log within one second: when it began, and how many.
+/// Log lines within one second: when the second began, and the number of lines.
 struct LogLines(Option<(Instant, u32)>);
 
 impl LogLines {
@@ -274,7 +274,7 @@ impl Reader for Caller {
     }
 
     fn resume(&self) {
-        // It can be written to at once: the reactor goes on with what was read before.
+        // OUT is ready at once: it makes the reactor continue with the bytes that were read before.
         let flags = EventFlags::IN | EventFlags::OUT;
         let resumed = self.watch.set(0, self.outlet.stream(), flags);
         if resumed.is_err() {

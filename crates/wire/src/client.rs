@@ -1,4 +1,4 @@
-//! The calling end for an application: no thread of its own, and safe to leave behind in a fork.
+//! The client for applications. It has no thread of its own, and a fork may leave it behind.
 
 mod direct;
 
@@ -18,7 +18,7 @@ use direct::Direct;
 /// Idle connections that are kept; a burst of threads may have opened more.
 const MAX_IDLE: usize = 256;
 
-/// How much longer the answer to an operation is waited for than it may take, so that a late one still says why.
+/// The client waits this much longer than the operation's deadline: an answer about a missed deadline still arrives.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// For [`Client::connect`], which has no deadline of a call.
@@ -26,16 +26,16 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
 /// A client of the daemon: a stack of idle connections, each with one call at a time.
 ///
-/// A call takes the connection that was used last, or opens another. When the daemon has been
-/// restarted meanwhile, a call that it cannot have seen, or that may run twice, goes over a new
-/// connection once; an application that had logged in is logged in again before that.
+/// A call takes the connection that was used last, or opens another. If the daemon was restarted meanwhile, a call is
+/// repeated once on a new connection, provided that the daemon has not seen it or that it may run twice. An application
+/// that had logged in is logged in again first.
 pub struct Client {
     endpoint: Endpoint,
     hello: Hello,
     idle: Mutex<Vec<Line>>,
     direct: Box<Direct>,
     open: Count,
-    /// Held while a connection is made: the PIN of the last login that was accepted.
+    /// The PIN of the last login that was accepted. A thread holds it while it connects.
     login: Turn<Option<Secret>>,
     welcome: Mutex<Option<Welcome>>,
     verify: Option<VerifyServer>,
@@ -52,7 +52,7 @@ struct Line {
 }
 
 impl Client {
-    /// A client that connects at its first call; `program` is told to the daemon's log.
+    /// A client that connects at its first call. The daemon logs `program`.
     pub fn new(endpoint: Endpoint, program: &str) -> Result<Self> {
         Self::with_versions(endpoint, program, SPOKEN)
     }
@@ -64,14 +64,14 @@ impl Client {
         Ok(client)
     }
 
-    /// Greets the daemon over a connection that the next call takes.
+    /// Connects and greets the daemon. The next call uses the connection.
     pub fn reach(&self) -> Result<()> {
         let line = self.fresh(Instant::now() + CONNECT_WITHIN)?;
         self.idle.lock().push(line);
         Ok(())
     }
 
-    /// A client that speaks these versions only: an older one, for tests of a roll-out.
+    /// A client that speaks only these versions: for tests of an older client.
     pub fn with_versions(endpoint: Endpoint, program: &str, versions: Versions) -> Result<Self> {
         let mut id = [0; 16];
         getrandom::fill(&mut id).map_err(|error| {
@@ -101,7 +101,7 @@ impl Client {
         self
     }
 
-    /// What the daemon said when it was last connected to; `None` before the first time.
+    /// The daemon's greeting on the last new connection; `None` before the first.
     pub fn welcome(&self) -> Option<Welcome> {
         self.welcome.lock().clone()
     }
@@ -111,7 +111,7 @@ impl Client {
     /// An answer of [`Answer::Failed`] is an error here.
     pub fn call(&self, call: Call, deadline: Instant) -> Result<Reply> {
         if matches!(call, Call::Logout) {
-            // Also when the daemon is not told: the next one that is connected to hears of no login.
+            // Also if this call fails: a later connection must not log in again.
             *self.login.lock() = None;
         }
         let reply = self.exchange(&call, deadline)?;
@@ -126,7 +126,7 @@ impl Client {
 
     /// Runs one operation; the daemon has until the deadline for it.
     ///
-    /// A daemon that does not know [`Operation::Begin`] is not asked: it says at the step that follows what it refuses.
+    /// [`Operation::Begin`] is not sent to a daemon that does not know it. That daemon refuses the next step instead.
     pub fn execute(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
         if matches!(operation, Operation::Begin { .. }) && !self.knows_begin() {
             return Ok(Outcome::Done);
@@ -171,7 +171,7 @@ impl Client {
         if !may_repeat(&broken, call) {
             return Err(self.broken(&broken, call));
         }
-        // The others are of the same daemon, which has gone.
+        // The other connections lead to the same daemon, which has ended.
         self.idle.lock().clear();
         let line = self.fresh(deadline)?;
         self.exchange_on(line, call, deadline)
@@ -192,7 +192,7 @@ impl Client {
         }
     }
 
-    /// Connects and greets. One thread at a time: the first one logs the application in again.
+    /// Connects and greets, one thread at a time: the first thread logs the application in again.
     fn fresh(&self, deadline: Instant) -> Result<Line> {
         let mut login = self
             .login
@@ -244,8 +244,7 @@ impl Client {
             .exchange(&call, Some(deadline))
             .map_err(|broken| self.broken(&broken, &call))?;
         let reply = frame::decode_reply(line.version, &answer.into())?;
-        // A PIN that is refused now is not sent again; the application's next call says that it is
-        // not logged in.
+        // A PIN that is refused now is not sent again. The application's next call fails because it is not logged in.
         if matches!(reply.answer, Answer::Done) {
             *login = Some(pin);
         }

@@ -1,4 +1,4 @@
-//! A connection of a thread that may block: one call, then its answer.
+//! A blocking connection: one call, then its answer.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -13,10 +13,10 @@ use crate::frame::{self, FrameBuffer, MAX_FRAME, Message};
 use crate::socket;
 use crate::wipe::{empty, wipe};
 
-/// Read at once; a signature's frames are a twentieth of it.
+/// Bytes of one read. A signature's frames are a twentieth of it.
 const CHUNK: usize = 8 << 10;
 
-/// A socket, what was read of the next frame, and room to write one.
+/// A socket with its buffers.
 pub struct Connection {
     stream: Unshared<UnixStream>,
     inbox: FrameBuffer,
@@ -27,11 +27,11 @@ pub struct Connection {
 /// How an exchange of frames failed.
 #[derive(Debug)]
 pub enum Broken {
-    /// Not one byte was taken: the peer has not seen the frame.
+    /// No byte was sent: the peer has not seen the frame.
     Unsent(io::Error),
     /// The peer may have seen it.
     Sent(io::Error),
-    /// The frame cannot be written, or what the peer answered cannot be read.
+    /// The frame cannot be encoded, or the answer cannot be decoded.
     Malformed(Error),
 }
 
@@ -60,12 +60,12 @@ impl std::fmt::Display for Broken {
 }
 
 impl Connection {
-    /// Takes over a connected socket, at the end that calls.
+    /// A connection at the end that calls.
     pub fn new(stream: impl Into<Unshared<UnixStream>>) -> Self {
         Self::with(stream.into(), FrameBuffer::default())
     }
 
-    /// The same at the end that is called.
+    /// A connection at the end that is called.
     pub fn called(stream: impl Into<Unshared<UnixStream>>) -> Self {
         Self::with(stream.into(), FrameBuffer::of_calls())
     }
@@ -84,7 +84,7 @@ impl Connection {
         &self.stream
     }
 
-    /// Writes a frame and waits for the one that answers it; `None` waits for ever.
+    /// Writes a frame and waits for its answer, without a limit if there is no deadline.
     pub fn exchange<T: Message>(
         &mut self,
         message: &T,
@@ -92,7 +92,7 @@ impl Connection {
     ) -> Result<Vec<u8>, Broken> {
         self.write(message, deadline)?;
         if self.inbox.pending() == 0 {
-            // It takes its time: to look first would be in vain.
+            // An answer takes a while: a first read would find nothing.
             self.wait(deadline).map_err(Broken::Sent)?;
         }
         self.read(MAX_FRAME, deadline)
@@ -107,7 +107,7 @@ impl Connection {
         self.write_with(|out| frame::encode(message, out), deadline)
     }
 
-    /// Writes what is appended.
+    /// Writes the bytes that `encode` appends.
     pub(crate) fn write_with(
         &mut self,
         encode: impl FnOnce(&mut Vec<u8>) -> Result<()>,
@@ -156,15 +156,15 @@ impl Connection {
         }
     }
 
-    /// A whole frame that was read already.
+    /// The next whole frame that was read already, if there is one.
     pub(crate) fn at_hand(&mut self, limit: usize) -> Result<Option<Vec<u8>>, Broken> {
         self.inbox.next(limit).map_err(Broken::Malformed)
     }
 
-    /// Waits for something to read.
+    /// Waits until there is something to read.
     ///
-    /// Not by a blocking read, which Linux wakes up also when the peer takes in what was written
-    /// here (`unix_write_space`): a switch to this thread and back for each call.
+    /// It polls: Linux wakes a blocking read also when the peer reads what was written here (`unix_write_space`), which costs
+    /// a switch to this thread and back for each call.
     fn wait(&self, deadline: Option<Instant>) -> io::Result<()> {
         socket::wait(&self.stream, PollFlags::IN, deadline)
     }

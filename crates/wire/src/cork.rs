@@ -1,22 +1,21 @@
-//! Putting off frames until a thread has said all that it has to say: what waits for the same lane then
-//! travels together.
+//! Delays frames until a thread has submitted all its operations: operations that wait for the same lane then share a frame.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
 thread_local! {
-    /// Whose frames are put off on this thread; `None` where nothing is.
+    /// Senders whose frames this thread delays; `None` outside of [`together`].
     static CORKED: RefCell<Option<Vec<Arc<dyn Corked>>>> = const { RefCell::new(None) };
 }
 
-/// What has frames to write.
+/// A sender of frames.
 pub(crate) trait Corked {
-    /// Writes all that waits.
+    /// Writes all delayed frames.
     fn uncork(&self);
 }
 
-/// Operations that this thread submits in `work` travel together where they have to wait anyway: for a
-/// lane on which others run. One that has a lane to itself goes at once. `work` must not wait for an answer.
+/// Runs `work`, and writes the operations that it submits together if they have to wait for a busy lane anyway. An operation
+/// that finds an idle lane is sent at once. `work` must not wait for an answer.
 pub fn together<R>(work: impl FnOnce() -> R) -> R {
     let outermost = CORKED.with_borrow_mut(|corked| {
         let outermost = corked.is_none();
@@ -27,7 +26,7 @@ pub fn together<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Whether the frames of `from` are put off now.
+/// Delays the frames of `from` if this thread is in [`together`]; whether it is.
 pub(crate) fn put_off(from: &Arc<impl Corked + 'static>) -> bool {
     CORKED.with_borrow_mut(|corked| {
         let Some(corked) = corked else { return false };
@@ -40,12 +39,12 @@ pub(crate) fn put_off(from: &Arc<impl Corked + 'static>) -> bool {
     })
 }
 
-/// Also after a panic.
+/// Writes the delayed frames when it is dropped, also after a panic.
 struct Uncorking;
 
 impl Drop for Uncorking {
     fn drop(&mut self) {
-        // What follows from writing is not put off any more.
+        // Taken out first: frames that follow from these writes are not delayed.
         for from in CORKED.take().into_iter().flatten() {
             from.uncork();
         }

@@ -1,4 +1,4 @@
-//! How many of something are open.
+//! Counts of open connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Clone, Default)]
 pub(crate) struct Count(Arc<AtomicUsize>);
 
-/// One of those that are counted, for as long as it lives.
+/// Counted until it is dropped.
 pub(crate) struct Counted(Count);
 
 impl Count {

@@ -10,7 +10,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// The most that one message takes (SCM_MAX_FD).
+/// The most descriptors that one message takes (SCM_MAX_FD).
 pub const MOST: usize = 253;
 
 /// Sends a message with descriptors, whole or not at all; waits for room unless `flags` say otherwise.
@@ -34,8 +34,8 @@ pub fn send(
     Ok(())
 }
 
-/// Waits for a message; answers how many bytes of it are in `bytes`, and its descriptors. Those are closed if it had more
-/// bytes than that.
+/// Waits for a message. Answers its length in `bytes`, and its descriptors. A longer message is an error, and its
+/// descriptors are closed.
 pub fn receive(from: impl AsFd, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MOST))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

@@ -1,11 +1,11 @@
-//! Answers that no frame holds: what is longest in them is left out, so that the connection goes on.
+//! Answers that are too long for a frame: their longest parts are left out, and the connection goes on.
 
 use hsmux_token::{Error, Kind, Object, Outcome, Result};
 
 use crate::frame::{self, MAX_FRAME};
 use crate::{Answer, Reply};
 
-/// What an answer has around its objects, in bytes: the version, the label and all mechanisms of a token.
+/// Bytes of an answer besides its objects: the version, the label and all mechanisms of a token.
 const AROUND: usize = 1 << 20;
 
 /// Appends the frame of an answer. If that is too long, it loses its longest parts: results become errors, and objects
@@ -40,11 +40,11 @@ fn fitted(mut reply: Reply, error: &Error) -> Reply {
     reply
 }
 
-/// Leaves out the longest until the rest fits in a frame; how many.
+/// Leaves out the longest objects until the rest fits in a frame. Answers how many.
 fn leave_out_longest(objects: &mut Vec<Object>) -> usize {
     let before = objects.len();
     let mut longest: Vec<_> = objects.iter().map(|one| (one.bytes(), one.id)).collect();
-    // Every answer leaves out the same ones.
+    // Sorted by id as well: every answer leaves out the same ones.
     longest.sort_unstable();
     let mut sum = 0_usize;
     let fits = longest.into_iter().take_while(|(bytes, _)| {
@@ -56,7 +56,7 @@ fn leave_out_longest(objects: &mut Vec<Object>) -> usize {
     before - objects.len()
 }
 
-/// Whether one is left that can be made an error.
+/// Replaces the longest result with an error; `false` if all are errors already.
 fn fail_longest(results: &mut [Result<Outcome>], error: &Error) -> bool {
     let long = results.iter_mut().filter(|result| result.is_ok());
     let longest = long.max_by_key(|result| result.as_ref().map_or(0, Outcome::bytes));

@@ -1,4 +1,4 @@
-//! The greeting: which version is spoken. Its own form is the same for all versions, for ever.
+//! The greeting, which agrees on a frame version. Its own form never changes.
 
 use std::ops::RangeInclusive;
 
@@ -13,17 +13,17 @@ pub enum Greeting {
     /// The server is ready.
     #[n(0)]
     Welcome(#[n(0)] Welcome),
-    /// The server will not talk, and says why; it closes the connection.
+    /// The server refuses, with the reason, and closes the connection.
     #[n(1)]
     Refused(#[n(0)] Error),
 }
 
 /// The versions that a peer speaks.
 ///
-/// - Version 1: an answer is the bare [`Answer`](crate::Answer). The epoch of the catalogue is not
-///   told, so that [`Reply::epoch`](crate::Reply::epoch) is 0 and a client asks before each search.
-/// - Version 2: an answer is a [`Reply`](crate::Reply), which tells the epoch with every answer.
-/// - Version 3: [`Operation::Begin`](hsmux_token::Operation::Begin) may be asked.
+/// - Version 1: an answer is the bare [`Answer`](crate::Answer), without the catalogue's epoch:
+///   [`Reply::epoch`](crate::Reply::epoch) is 0, and a client asks before each search.
+/// - Version 2: an answer is a [`Reply`](crate::Reply), with the epoch.
+/// - Version 3: a client may send [`Operation::Begin`](hsmux_token::Operation::Begin).
 pub type Versions = RangeInclusive<u16>;
 
 /// The versions that this code speaks.
@@ -49,7 +49,7 @@ pub fn agree(ours: &Versions, theirs: &Versions) -> Result<u16> {
 }
 
 impl Hello {
-    /// What the client speaks.
+    /// The versions that the client speaks.
     pub fn versions(&self) -> Versions {
         self.oldest..=self.newest
     }

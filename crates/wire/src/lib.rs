@@ -1,9 +1,9 @@
 //! Frames between processes: a module and its daemon, a daemon and its workers.
 //!
-//! - [`Client`] calls, from an application that may not be given threads;
-//! - [`Reactor`] serves ([`Service`], [`Conversation`]), on one thread for all connections;
-//! - [`RemoteToken`] is a token at the other end of sockets, and [`serve_lane`] that other end;
-//! - [`ServiceLink`] is between a daemon and a service that is a process of its own.
+//! - [`Client`] makes calls for an application, without a thread of its own.
+//! - [`Reactor`] serves all connections ([`Service`], [`Conversation`]) on one thread.
+//! - [`RemoteToken`] is a token at the other end of sockets; [`serve_lane`] serves that end.
+//! - [`ServiceLink`] connects a daemon with a service that is a process of its own.
 
 mod accept;
 mod budget;

@@ -94,8 +94,8 @@ pub enum Call {
     /// Of workers: what to load; opaque to the wire.
     #[n(7)]
     Start(#[n(0)] Secret),
-    /// What has come to the token and gone from it since the last [`Call::Look`] or [`Call::Objects`];
-    /// answered by [`Answer::Seen`]. Of workers.
+    /// Changes of the token's objects since the last [`Call::Look`] or [`Call::Objects`]; answered by [`Answer::Seen`].
+    /// Only for workers.
     #[n(8)]
     Look,
     /// How long work takes; answered by [`Answer::Pace`]. Of workers.
@@ -213,7 +213,7 @@ pub struct View {
 }
 
 impl Call {
-    /// Whether it may be sent again when its answer was lost on the way.
+    /// Whether it may be sent again after its answer was lost.
     pub fn repeatable(&self) -> bool {
         match self {
             Self::Execute(items) => items.iter().all(|item| item.operation.repeatable()),

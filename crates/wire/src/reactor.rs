@@ -370,8 +370,8 @@ impl Core {
         });
     }
 
-    /// What is everybody's, then one source after the other of the user that has had the least time, for [`ROUND`]. What
-    /// is left is ready still.
+    /// Serves the sources without a user, then for [`ROUND`] always a source of the user that has had the least time. The
+    /// remaining sources are still ready in the next round.
     fn take_turns(
         &self,
         events: &[epoll::Event],

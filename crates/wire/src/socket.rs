@@ -36,7 +36,7 @@ impl From<&Path> for Endpoint {
     }
 }
 
-/// Who is at the other end, as the kernel saw it when the connection was made.
+/// The process at the other end, as the kernel saw it when the connection was made.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Peer {
     /// Effective user id.

@@ -12,7 +12,7 @@ use common::*;
 use hsmux_token::{Class, Mechanism, ObjectId, Operation, Secret, Verb, ck};
 use hsmux_wire::{Call, Client, Endpoint, Reactor};
 
-/// What a program with a module of version 1 sends, and what it is answered: lengths, then CBOR (RFC 8949).
+/// Frames of a program with a module of version 1, and their answers: lengths, then CBOR (RFC 8949).
 const RECORDED: &[(&str, &str)] = &[
     // Hello: versions 1 to 1, a random name, the program. Welcome: version 1, boot 1, no PIN, not read-only; a fifth
     // field is newer, and skipped by version 1.

@@ -10,7 +10,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use hsmux_token::Line;
+use hsmux_token::DirectConnection;
 use hsmux_token::fork::Unshared;
 use hsmux_token::sync::Mutex;
 use hsmux_wire::frame::MAX_FRAME;
@@ -111,7 +111,7 @@ impl Keeper for Child {
         Some(self.process.lock().id())
     }
 
-    fn hand_over(&self, line: &Line<'_>) -> io::Result<()> {
+    fn hand_over(&self, line: &DirectConnection<'_>) -> io::Result<()> {
         let terms = Terms {
             version: line.version,
             key: line.key,

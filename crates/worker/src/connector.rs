@@ -1,4 +1,4 @@
-//! The two ways to connect a seat.
+//! The two ways to connect a seat: a worker process, or a module in this process.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,15 +18,13 @@ use hsmux_pool::Connector;
 /// C_Initialize, C_Login and the rest; a module may hang in any of them.
 const START_WITHIN: Duration = Duration::from_secs(30);
 
-/// How often a start is tried when it fails the way SoftHSM does when two processes start at once:
-/// another program may be one of them.
+/// Tries of a start that fails the way SoftHSM does when two processes start at once. The other one may be another program.
 const TRIES: usize = 3;
 
-/// Operations on one lane at once. The scheduler sends no more than this to a lane, and that many only to
-/// fast tokens.
+/// Operations on one lane at once. The scheduler sends no more than this to a lane, and as many only to fast tokens.
 const DEPTH: usize = hsmux_pool::DEEPEST;
 
-/// A host answers one call at a time on each lane, of one operation: no host takes more in a frame.
+/// A host takes one call at a time on each lane, and one operation in a call.
 pub const DEPTH_OF_LINKS: usize = 1;
 
 /// Between two tries.
@@ -50,7 +48,7 @@ impl ProcessConnector {
         )
     }
 
-    /// The same within a sandbox.
+    /// Like [`Self::new`], with the worker in a sandbox.
     pub fn confined(program: impl Into<PathBuf>, options: Options, sandbox: Sandbox) -> Self {
         Self::of(
             program,
@@ -58,7 +56,7 @@ impl ProcessConnector {
         )
     }
 
-    /// The same with `program link`, which calls [`serve_orders`](super::serve_orders) and connects to a token of
+    /// Like [`Self::new`], with `program link`, which calls [`serve_orders`](super::serve_orders) and connects to a token of
     /// another host.
     pub fn link(program: impl Into<PathBuf>, options: LinkOptions) -> Self {
         Self::of(program, Order::Link(options))
@@ -132,8 +130,8 @@ pub struct ThreadConnector {
     options: Options,
 }
 
-/// Whether a module of this token's may be in a process twice. Of SoftHSM it is known; of what is
-/// between a process and a device it is not, and a module that crashes takes the process with it.
+/// Whether this token's module may be loaded twice in a process. That is known of SoftHSM only; a module that crashes takes
+/// the process with it.
 fn stands_a_copy(token: &TokenInfo) -> bool {
     token.manufacturer.starts_with("SoftHSM")
 }
@@ -144,7 +142,7 @@ impl ThreadConnector {
         Self { options }
     }
 
-    /// [`Connector::connect_afresh`], also where nobody knows whether the module can be in a process twice.
+    /// Like [`Connector::connect_afresh`], also if it is unknown whether the module can be loaded twice in a process.
     pub fn connect_beside(&self) -> Result<Arc<dyn Token>> {
         persist(|| Ok(ModuleToken::open_beside(self.options.clone())?))
     }
@@ -165,9 +163,8 @@ impl Connector for ThreadConnector {
     }
 }
 
-/// Tries again what looks like SoftHSM's start race, in calls before or after C_Login. What C_Login
-/// itself answers is [`Kind::PinHeld`](hsmux_token::Kind::PinHeld) unless it comes before the PIN
-/// was looked at, and is not tried again.
+/// Retries errors that look like SoftHSM's start race, in calls before or after C_Login. It never retries an error of C_Login
+/// itself, which is [`Kind::PinHeld`](hsmux_token::Kind::PinHeld) unless the token did not look at the PIN.
 fn persist(connect: impl Fn() -> Result<Arc<dyn Token>>) -> Result<Arc<dyn Token>> {
     let mut tried = 1;
     loop {

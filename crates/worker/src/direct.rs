@@ -1,4 +1,4 @@
-//! Connections of programs that a worker serves itself: taken over, watched, ended. From the worker's side.
+//! Direct connections, at the worker's end: it takes them over, watches their work for hangs, and ends them.
 
 use std::fs::File;
 use std::io;
@@ -21,7 +21,7 @@ use rustix::time::{
 
 use super::handover::{self, Given, Terms};
 
-/// The token of this process, and the threads that serve it to programs.
+/// The direct connections of this worker: its token, and the threads that serve the token to programs.
 pub(super) struct Desk {
     token: OnceLock<Arc<dyn Token>>,
     threads: Mutex<Vec<Serving>>,
@@ -35,27 +35,27 @@ struct Serving {
     thread: JoinHandle<()>,
 }
 
-/// Whether a thread is at work for too long. A timer runs only while there is work.
+/// Detects a thread that is at work for too long. A timer runs only while there is work.
 struct Watch {
     base: Instant,
     timer: OwnedFd,
     armed: AtomicBool,
-    /// Microseconds after `base` at which each thread began what it is at; 0 for nothing.
+    /// When each thread began its operation, in microseconds after `base`; 0 if it has none.
     begun: [AtomicU64; MOST],
     within: OnceLock<Duration>,
     tally: OnceLock<File>,
 }
 
-/// One thread's place in the watch.
+/// One thread's entry in the watch.
 struct Place {
     watch: Arc<Watch>,
     number: usize,
     served: AtomicU64,
-    /// When that was written down last, in microseconds after the watch's base.
+    /// When `served` was last written to the tally, in microseconds after the watch's base.
     written: AtomicU64,
 }
 
-/// What is served is written down so often: each use would cost a call of the kernel.
+/// The tally is written at most this often: a write for each use would cost a system call each time.
 const COUNTED_EVERY: Duration = Duration::from_millis(1);
 
 /// Threads that serve programs, at most.
@@ -87,8 +87,8 @@ impl Desk {
         let _ = self.token.set(token);
     }
 
-    /// Takes over what the parent hands over, until it says no more: then the control socket has ended. An error
-    /// says that an operation hangs, and in what this process is to end.
+    /// Takes over connections from the parent, until the control socket ends. An error says that an operation hangs, and
+    /// that this process has to end.
     pub fn keep(&self, control: &UnixStream) -> Result<()> {
         loop {
             let mut ready = [
@@ -107,10 +107,10 @@ impl Desk {
                 match handover::receive_connection(control) {
                     Ok(given) => self.take(given),
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                        // Out of descriptors: the program will have waited for a second.
+                        // Probably out of descriptors. The program waits for a second, then asks the daemon.
                         tracing::warn!(%error, "a connection cannot be taken over");
                     }
-                    // The parent has gone, or says no more.
+                    // The parent has ended, or closed the control socket.
                     Err(_) => return Ok(()),
                 }
             }
@@ -136,7 +136,7 @@ impl Desk {
         }
     }
 
-    /// One that is shared is heard by all threads, another one by that with the fewest.
+    /// All threads listen on a shared connection. Another one goes to the thread that has the fewest.
     fn admit(&self, connection: UnixStream, terms: &Terms) -> io::Result<()> {
         let token = self.token.get();
         let token = token.ok_or_else(|| io::Error::other("the token is not open yet"))?;
@@ -155,7 +155,7 @@ impl Desk {
             all.truncate(1);
         }
         let known = all.iter().find_map(|direct| direct.find(terms.number));
-        // With the first, if it is with none yet.
+        // The first of the threads is its home, if it is to have one here and has none yet.
         let mut home = terms.home && known.is_none();
         let handed = if let Some(known) = known {
             known
@@ -226,10 +226,10 @@ impl Watch {
         let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once);
     }
 
-    /// It has gone off.
+    /// Handles the timer.
     fn look(&self) -> Result<()> {
         let _ = rustix::io::read(self.timer.as_fd(), &mut [0_u8; 8]);
-        // Swapped as `arm` does it: of what begins now one of both hears.
+        // A swap, as in `arm`: work that begins now is seen here, or arms the timer again.
         self.armed.swap(false, Ordering::SeqCst);
         let now = self.now();
         let begun = self.begun.iter().map(|begun| begun.load(Ordering::Acquire));
@@ -272,13 +272,13 @@ impl Supervisor for Place {
         self.written.store(self.watch.now(), Ordering::Relaxed);
         let served = self.served.load(Ordering::Relaxed);
         if let Some(tally) = self.watch.tally.get() {
-            // What is not counted was served all the same.
+            // A use that is not counted was served all the same.
             let _ = tally.write_all_at(&served.to_ne_bytes(), 8 * self.number as u64);
         }
     }
 }
 
-/// What all threads of a worker have served, as they have written it down.
+/// The number of uses that all threads of a worker have served, by its tally.
 pub(super) fn read_tally(tally: &File) -> u64 {
     let mut bytes = [0; 8 * MOST];
     let read = tally.read_at(&mut bytes, 0).unwrap_or(0);

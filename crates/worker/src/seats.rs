@@ -193,7 +193,7 @@ impl Connector for NodeConnector {
         Ok(now.mechanisms != was.mechanisms || lanes != was.lanes)
     }
 
-    fn scout(&self) -> Result<Arc<dyn Token>> {
+    fn connect_probe(&self) -> Result<Arc<dyn Token>> {
         Ok(self.newest()?)
     }
 }
@@ -259,7 +259,7 @@ impl Connector for MemberConnector {
     }
 
     /// A process of its own, also beside a module that is in this one.
-    fn scout(&self) -> Result<Arc<dyn Token>> {
+    fn connect_probe(&self) -> Result<Arc<dyn Token>> {
         let mut options = open_options(&self.member, &self.state)?;
         options.name = format!("{}, looking", self.member.name);
         options.member = Some(self.member.name.clone());

@@ -1,4 +1,4 @@
-//! What comes from a SmartCard-HSM, or from files that were made with one.
+//! Input from a SmartCard-HSM, or from files that were made with one.
 
 use std::sync::LazyLock;
 

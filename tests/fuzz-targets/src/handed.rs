@@ -18,7 +18,7 @@ const KEY: ObjectId = ObjectId {
 /// Longer than a worker lets anybody wait.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// What a worker carries out is a use of this key that can be checked.
+/// A worker executes only uses of this key that pass the check.
 pub fn direct(input: &[u8]) {
     thread_local! {
         static RIG: RefCell<Rig> = RefCell::new(Rig::new(KEY));

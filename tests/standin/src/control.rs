@@ -11,6 +11,7 @@ use serde::Deserialize;
 use crate::churn::Cost;
 
 /// The whole file.
+#[allow(clippy::struct_excessive_bools)] // Each is a line of the file.
 #[derive(Deserialize, Default, Debug)]
 #[serde(deny_unknown_fields, default)]
 pub struct Control {
@@ -28,6 +29,8 @@ pub struct Control {
     pub reach: Vec<String>,
     /// C_Initialize returns this code.
     pub initialize_error: u64,
+    /// C_GetSlotList takes a millisecond, and returns CKR_GENERAL_ERROR to a thread that calls it meanwhile.
+    pub slots_alone: bool,
     /// Default settings of tokens.
     defaults: toml::Table,
     token: Vec<toml::Table>,
@@ -108,7 +111,7 @@ pub struct TokenControl {
     /// Calls that create objects return this code and create none; with `forward` only.
     pub make_error: u64,
     /// Attributes (`CKA_*`, as numbers) that templates of new objects must not set to `CK_FALSE`; with `forward` only.
-    pub forbids_no: Vec<u64>,
+    pub refuses_false: Vec<u64>,
     /// Calls that create or delete objects do not return while this is set; with `forward` only.
     pub hang_in_change: bool,
     /// Objects with this CKA_LABEL cannot be destroyed; with `forward` only.
@@ -191,7 +194,7 @@ impl Default for TokenControl {
             sign_error: CKR_OK,
             decrypt_error: CKR_OK,
             make_error: CKR_OK,
-            forbids_no: Vec::new(),
+            refuses_false: Vec::new(),
             hang_in_change: false,
             lasting: String::new(),
             lacks: Vec::new(),

@@ -42,6 +42,18 @@ pub fn built(program: Program) -> PathBuf {
     path(program)
 }
 
+/// Copies a program, with its mode, by cp. If this process wrote the copy, children of other tests could hold it open for
+/// writing, and it could not be run (ETXTBSY).
+pub fn copy_program(from: &Path, to: &Path) {
+    let status = Command::new("cp").args([from, to]).status();
+    assert!(
+        status.expect("run cp").success(),
+        "cp {} {}",
+        from.display(),
+        to.display()
+    );
+}
+
 fn build_workspace() -> PathBuf {
     let test = std::env::current_exe().expect("the path of this test");
     let folder = test.ancestors().nth(2).expect("target/<profile>");

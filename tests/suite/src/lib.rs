@@ -22,7 +22,7 @@ mod terminal;
 mod trail;
 mod wait;
 
-pub use built::{Program, built, source};
+pub use built::{Program, built, copy_program, source};
 pub use caller::Caller;
 pub use card_pool::CardPool;
 pub use cards::{Cards, OPENSC};

@@ -71,9 +71,9 @@ impl Engine {
             deadline: Instant::now() + patience,
             done,
         };
-        let course = traced.as_ref().map(hsmux_traces::OperationSpans::course);
+        let timing = traced.as_ref().map(hsmux_traces::OperationSpans::timing);
         let owner = Owner::Broker(CLIENT.try_with(|client| *client).unwrap_or(0));
-        let claim = self.pool.submit_claimed(request, owner, course);
+        let claim = self.pool.submit_claimed(request, owner, timing);
         async move {
             let _claim = claim;
             let result = told

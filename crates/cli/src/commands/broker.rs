@@ -4,7 +4,7 @@ use clap::Args;
 use hsmux_broker::BrokerService;
 use hsmux_broker::store::Store;
 use hsmux_daemon::Daemon;
-use hsmux_daemon::admin::Deed;
+use hsmux_daemon::admin::LocalAction;
 use std::path::PathBuf;
 
 use super::serve::Serve;
@@ -42,8 +42,8 @@ impl Broker {
         let Some(to) = self.backup else {
             return self.serve.run(context);
         };
-        let deed = Deed::BrokerBackup { file: to.clone() };
-        context.recorded(&deed, || Ok(Store::backup(&section.store, &to)?))?;
+        let action = LocalAction::BrokerBackup { file: to.clone() };
+        context.recorded(&action, || Ok(Store::backup(&section.store, &to)?))?;
         if context.json {
             crate::output::json(&to)?;
         } else {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use hsmux_broker::auth;
 use hsmux_broker::store::Store;
-use hsmux_daemon::admin::Deed;
+use hsmux_daemon::admin::LocalAction;
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -63,12 +63,12 @@ impl TokenAuth {
 impl Create {
     fn run(self, context: &Context, store: &Store) -> anyhow::Result<Exit> {
         let new = auth::issue(&self.name, self.expires)?;
-        let deed = Deed::TokenAuthCreate {
+        let action = LocalAction::TokenAuthCreate {
             id: new.kept.id.clone(),
             name: new.kept.name.clone(),
             expires: new.kept.expires,
         };
-        context.recorded(&deed, || Ok(store.put_token(&new.kept)?))?;
+        context.recorded(&action, || Ok(store.put_token(&new.kept)?))?;
         let (id, name, expires) = (new.kept.id, new.kept.name, new.kept.expires);
         let token = String::from_utf8_lossy(new.secret.expose());
         if context.json {
@@ -86,12 +86,12 @@ impl Revoke {
     fn run(self, context: &Context, store: &Store) -> anyhow::Result<Exit> {
         let meant = store.tokens()?.into_iter();
         let meant = meant.filter(|token| token.id == self.which || token.name == self.which);
-        let deed = Deed::TokenAuthRevoke {
+        let action = LocalAction::TokenAuthRevoke {
             which: self.which.clone(),
             ids: meant.map(|token| token.id).collect(),
         };
         let gone = context
-            .recorded(&deed, || Ok(store.revoke(&self.which)?))?
+            .recorded(&action, || Ok(store.revoke(&self.which)?))?
             .len();
         if context.json {
             output::json(&serde_json::json!({ "revoked": gone }))?;

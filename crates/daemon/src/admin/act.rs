@@ -39,9 +39,9 @@ pub fn carry_out(running: &Arc<Running>, request: &Request) -> Result<Response, 
             Response::Lines(vec![keys::until_settled(pool, token)?])
         }
         Request::Reload => Response::Lines(running.reload()?),
-        // The service tells the main thread, once the answer is out; a command does deeds by itself, and
+        // The service tells the main thread, once the answer is out; a command does its actions itself, and
         // the trail has their lines from the service.
-        Request::Stop | Request::Deed { .. } => Response::Done,
+        Request::Stop | Request::LocalAction { .. } => Response::Done,
         Request::KeyGenerate { spec, label, id } => {
             let id = id.as_deref().map(hex).transpose()?;
             Response::Keys(keys::generate(pool, *spec, label, id, deadline)?)
@@ -144,7 +144,7 @@ impl Running {
             uptime_s: self.started.elapsed().as_secs(),
             config: self.file.clone(),
             config_error: self.config_error(),
-            listeners: self.doors.status(),
+            listeners: self.listeners.status(),
             peers: self.peers().status(&self.config()),
             refused: self.peers().refused(),
             services: self.services.status(),

@@ -202,7 +202,7 @@ pub fn make(pool: &Pool, operation: &Operation, deadline: Instant) -> Result<Vec
     Ok(rows_of(pool, &ids))
 }
 
-/// Whether one of its replicas is proving itself for the first time.
+/// True if one of its replicas is proving itself for the first time.
 fn is_proving(pool: &Pool, id: &ObjectId) -> bool {
     let catalogue = pool.catalogue();
     let entry = catalogue.entries.get(id);

@@ -3,10 +3,10 @@
 mod act;
 mod certificate;
 mod client;
-mod deed;
-mod desk;
 mod find;
 mod keys;
+mod local_action;
+mod pin_change_process;
 mod pins;
 mod recorder;
 mod service;
@@ -18,10 +18,10 @@ use hsmux_token::Error;
 use serde::{Deserialize, Serialize};
 
 pub use client::AdminClient;
-pub use deed::{Deed, Stage};
-pub use desk::{ARGUMENT as DESK, desk_main};
 pub use hsmux_software::KeySpec;
 pub(crate) use keys::until_settled;
+pub use local_action::{LocalAction, Stage};
+pub use pin_change_process::{ARGUMENT as PIN_CHANGE_ARGUMENT, pin_change_main};
 pub use pins::{list as list_pins, release_offline as release_pin};
 pub use recorder::Recorder;
 pub use service::AdminService;
@@ -45,7 +45,7 @@ pub enum Request {
     TokenRemove {
         /// Its name.
         token: String,
-        /// Whether it may be the last that serves, or that serves some key.
+        /// Take the last serving member, or the last one of a key.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         force: bool,
     },
@@ -55,7 +55,7 @@ pub enum Request {
         token: String,
         /// Why, for those who look at the status later.
         reason: String,
-        /// Whether it may be the last that serves, or that serves some key.
+        /// Take the last serving member, or the last one of a key.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         force: bool,
     },
@@ -88,7 +88,7 @@ pub enum Request {
         key: String,
         /// Class and name of each, as [`Request::KeyFind`] lists them. If others match by now, nothing is deleted.
         objects: BTreeSet<(String, String)>,
-        /// Whether keys of the broker may be among them.
+        /// True if keys of the broker may be among them.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         broker_keys: bool,
     },
@@ -141,11 +141,13 @@ pub enum Request {
         /// The members; all without it.
         tokens: Vec<String>,
     },
-    /// A command is about to do something by itself, or has done it: for the trail alone, see [`Recorder`].
-    Deed {
-        /// What.
-        deed: Deed,
-        /// Whether it is about to, or how it ended.
+    /// A command is about to do something itself, or has done it. Only the trail has it, see [`Recorder`].
+    #[serde(rename = "deed")]
+    LocalAction {
+        /// The action.
+        #[serde(rename = "deed")]
+        action: LocalAction,
+        /// Whether it is about to begin, or how it ended.
         stage: Stage,
     },
 }
@@ -162,11 +164,11 @@ pub enum Announced {
 }
 
 impl Request {
-    /// Whether it changes anything, so that the audit trail has a line of how it ended.
+    /// True if it changes anything. The audit trail then has a line of how it ended.
     pub fn acts(&self) -> bool {
         match self {
             Self::Status | Self::Keys | Self::KeyFind { .. } | Self::PinList => false,
-            Self::Deed { stage, .. } => *stage != Stage::Begun,
+            Self::LocalAction { stage, .. } => *stage != Stage::Begun,
             _ => true,
         }
     }
@@ -174,17 +176,17 @@ impl Request {
     /// Whether the trail has a line before it begins.
     pub fn announced(&self) -> Announced {
         match self {
-            Self::Deed {
-                deed,
+            Self::LocalAction {
+                action,
                 stage: Stage::Begun,
-            } => deed.announced(),
+            } => action.announced(),
             // What only reads; what has ended; and the ways out, where the trail cannot be written: a reload takes
             // over what `[audit]` says, and turns to a new file.
             Self::Status
             | Self::Keys
             | Self::KeyFind { .. }
             | Self::PinList
-            | Self::Deed { .. }
+            | Self::LocalAction { .. }
             | Self::Reload
             | Self::Stop => Announced::No,
             // Something is gone for good afterwards.

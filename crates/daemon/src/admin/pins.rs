@@ -7,7 +7,7 @@ use hsmux_module::pin;
 use hsmux_replicate::pin_rotate::{self, PinChanger, PinHolder, RotationResult};
 use hsmux_token::{Error, Kind, Result, Secret, Uri, UriError};
 
-use super::{Failure, PinRow, Request, desk, recorder};
+use super::{Failure, PinRow, Request, pin_change_process, recorder};
 use crate::daemon::Running;
 use crate::members::worker;
 use crate::settings::pin_source;
@@ -54,13 +54,13 @@ pub fn rotate(running: &Running, tokens: &[String]) -> Result<Vec<String>, Failu
         pin_rotate::remaining(meant(&config, tokens)?, |member| member.pin.as_ref());
     let holders = members.iter().map(|member| holder(running, member));
     let holders = holders.collect::<Result<Vec<_>>>()?;
-    let desk = Vendors {
+    let changer = Vendors {
         config: &config,
         program: worker(&config)?,
     };
     let told =
         |rotated: &RotationResult| tracing::info!(file = %rotated.file.display(), "a new PIN");
-    let rotated = pin_rotate::rotate(&holders, &desk, &told)?;
+    let rotated = pin_rotate::rotate(&holders, &changer, &told)?;
     for member in rotated.iter().filter(|r| r.result.is_ok()) {
         for name in &member.members {
             // Those that serve are left as they are.
@@ -92,7 +92,7 @@ fn meant<'a>(config: &'a Config, names: &[String]) -> Result<Vec<&'a Member>> {
     Ok(all.collect())
 }
 
-/// What to tell of those that the rest of an earlier rotation has left as they are.
+/// The hint about members that the end of an earlier rotation has not changed.
 fn not_again(left: &[&Member]) -> Option<String> {
     let names: Vec<_> = left.iter().map(|member| member.name.as_str()).collect();
     (!names.is_empty()).then(|| {
@@ -200,6 +200,6 @@ impl PinChanger for Vendors<'_> {
         options.pin = Some(old.clone());
         let environment = hsmux_worker::environment(self.config, member);
         let sandbox = hsmux_worker::Sandbox::of(member);
-        desk::change_pin(&self.program, &environment, options, sandbox, new)
+        pin_change_process::change_pin(&self.program, &environment, options, sandbox, new)
     }
 }

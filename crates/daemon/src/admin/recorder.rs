@@ -6,7 +6,7 @@ use hsmux_audit::Trail;
 use hsmux_config::Config;
 use hsmux_token::Result;
 
-use super::{AdminClient, Deed, Failure, Request, Stage};
+use super::{AdminClient, Failure, LocalAction, Request, Stage};
 use crate::audit::{self, Who};
 use crate::lock;
 
@@ -31,12 +31,12 @@ impl Recorder {
         Ok(Self(By::Own(trail, who)))
     }
 
-    /// Records how far a deed is; on disk when this returns. One that is about to begin must not begin after an
-    /// error.
-    pub fn tell(&self, deed: &Deed, stage: Stage) -> Outcome<(), Failure> {
+    /// Records the progress of an action. The line is on disk when this returns. After an error an action must not
+    /// begin.
+    pub fn tell(&self, action: &LocalAction, stage: Stage) -> Outcome<(), Failure> {
         let begins = stage == Stage::Begun;
-        let deed = deed.clone();
-        let request = Request::Deed { deed, stage };
+        let action = action.clone();
+        let request = Request::LocalAction { action, stage };
         match &self.0 {
             By::Daemon(admin) => admin.ask(&request).map(drop),
             By::Own(trail, who) if begins => Ok(audit::announce(trail, who, &request)?),

@@ -1,4 +1,4 @@
-//! The administration's listener: who may ask, and a thread for each act.
+//! The administration's listener: admits users, and runs each request on a thread of its own.
 
 use std::sync::{Arc, Weak};
 
@@ -10,11 +10,11 @@ use crate::audit::{self, Who};
 use crate::daemon::{Event, Running};
 use crate::settings::is_own;
 
-/// The listener. Holds the daemon weakly, for the daemon holds it.
+/// The listener. Refers to the daemon weakly, because the daemon owns it.
 pub struct AdminService(pub Weak<Running>);
 
-/// An administrator.
-struct Desk {
+/// One connection of an administrator.
+struct AdminConnection {
     running: Weak<Running>,
     who: Who,
 }
@@ -37,11 +37,11 @@ impl Service for AdminService {
             return Err(Error::request(Kind::Forbidden, message));
         }
         let running = Weak::clone(&self.0);
-        Ok(Arc::new(Desk { running, who }))
+        Ok(Arc::new(AdminConnection { running, who }))
     }
 }
 
-impl Conversation for Desk {
+impl Conversation for AdminConnection {
     fn call(&self, call: Call, answer: Answerer) {
         let Call::Admin(json) = call else {
             let message = "this socket is for administration; applications have another";
@@ -57,7 +57,7 @@ impl Conversation for Desk {
             }
         };
         let (running, who) = (Weak::clone(&self.running), self.who.clone());
-        // An act may take minutes. Without a thread the answer is dropped, which says so by itself.
+        // A request may take minutes. Without a thread the answer is dropped, which tells the client so.
         let spawned = std::thread::Builder::new()
             .name("hsmux-admin".into())
             .spawn(move || {

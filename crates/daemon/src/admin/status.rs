@@ -48,7 +48,7 @@ pub struct DaemonStatus {
 pub struct ListenerStatus {
     /// Its socket.
     pub socket: PathBuf,
-    /// Whether it refuses to change tokens.
+    /// True if it refuses to change tokens.
     pub read_only: bool,
     /// Whether C_Login needs the pool's PIN.
     pub pin_login: bool,
@@ -90,12 +90,12 @@ pub struct MemberStatus {
     /// had added.
     #[serde(default)]
     pub replaced: u64,
-    /// Whether it is another host: changes of objects leave it alone.
+    /// True if it is another host: changes of objects leave it alone.
     #[serde(default)]
     pub remote: bool,
     /// Objects that it holds.
     pub objects: usize,
-    /// Of these, keys that do not serve, for they did not prove themselves.
+    /// The number of keys among them that have not proved themselves, so that they do not serve.
     pub unproved: usize,
 }
 
@@ -108,7 +108,7 @@ pub struct KeyRow {
     pub extractable: Option<bool>,
     /// Members in service that do not hold it and could.
     pub missing: Vec<String>,
-    /// What an administrator may not expect of an object that was just made.
+    /// Hints about an object that was just made, which an administrator may not expect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// The object itself.
@@ -125,7 +125,7 @@ pub struct PinRow {
     pub serial: String,
     /// `Succeeded`, `Refused`, `Held`, ...: of the version that was used last.
     pub outcome: String,
-    /// Whether it is not tried by itself any more.
+    /// True if it is not tried by itself any more.
     pub held: bool,
     /// When that was written, in seconds after 1970.
     pub time: u64,

@@ -63,7 +63,7 @@ pub fn examine(file: &Path, probe: &Probe<'_>) -> Vec<Finding> {
         findings.extend(members::examine(config, probe));
         findings.extend(sandboxes::examine(config, LandlockSupport::of_kernel()));
     }
-    // What the daemon says of a member follows from what is known of it already.
+    // The daemon's finding of a member follows from an earlier finding.
     let explained = |told: &Finding| {
         let same = |known: &Finding| known.level == Level::Error && known.about == told.about;
         findings.iter().any(same)

@@ -33,7 +33,7 @@ pub fn examine(config: &Config) -> Vec<Finding> {
     findings
 }
 
-/// Whether it can be made is tried with another name beside it.
+/// Tests whether the folder can be made, with another name beside it.
 fn to_be_made(state: &Path) -> Finding {
     let there = state.ancestors().find(|folder| folder.is_dir());
     let beside = there

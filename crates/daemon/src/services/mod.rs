@@ -51,7 +51,7 @@ pub struct ServiceStatus {
     pub problem: Option<String>,
 }
 
-/// Whether a service serves.
+/// The state of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ServiceState {

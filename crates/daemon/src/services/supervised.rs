@@ -64,7 +64,7 @@ impl Supervised {
             name,
             program: program.clone(),
             running: Arc::downgrade(running),
-            entrance: (name == super::GATEWAY).then(|| running.doors.of_gateway(running)),
+            entrance: (name == super::GATEWAY).then(|| running.listeners.of_gateway(running)),
             now: Mutex::new(Now {
                 status: ServiceStatus {
                     name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! What of programs is on the trail whether uses of keys are or not.
+//! Lines of the trail about programs, whether uses of keys are recorded or not.
 
 use std::cell::Cell;
 

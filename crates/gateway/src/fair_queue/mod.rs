@@ -14,7 +14,7 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use hsmux_token::Room;
+use hsmux_token::KeyCapacity;
 
 use crate::source::{ClientSource, subnet};
 use history::Histories;
@@ -96,13 +96,13 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
         &mut self,
         group: &G,
         client: IpAddr,
-        room: Room,
+        capacity: KeyCapacity,
         now: Instant,
     ) -> Option<Grant<G>> {
         let source = ClientSource::of(client);
         let in_doubt = self.histories.is_in_doubt(source, now);
         let state = self.group(group);
-        (state.order.is_empty() && state.has_room(room, in_doubt))
+        (state.order.is_empty() && state.has_room(capacity, in_doubt))
             .then(|| state.grant(group, source, in_doubt, now))
     }
 
@@ -142,11 +142,16 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
     }
 
     /// Whose turn it is, if there is room.
-    pub fn next(&mut self, group: &G, room: Room, now: Instant) -> Option<(Grant<G>, T)> {
+    pub fn next(
+        &mut self,
+        group: &G,
+        capacity: KeyCapacity,
+        now: Instant,
+    ) -> Option<(Grant<G>, T)> {
         self.turns += 1;
         let turn = self.turns;
         let state = self.groups.get_mut(group)?;
-        let source = state.choose(room)?;
+        let source = state.choose(capacity)?;
         let line = state.lines.get_mut(&source)?;
         let in_doubt = line.in_doubt;
         state.order.remove(&line.key());
@@ -296,14 +301,14 @@ impl<T> Group<T> {
         self.begun == 0 && self.order.is_empty()
     }
 
-    fn has_room(&self, room: Room, in_doubt: bool) -> bool {
+    fn has_room(&self, capacity: KeyCapacity, in_doubt: bool) -> bool {
         let is_fast = self.took.is_some_and(|took| took < SLOW);
         let most = if in_doubt && !is_fast {
-            room.members
+            capacity.members
         } else {
             usize::MAX
         };
-        self.begun < room.uses && (!in_doubt || self.begun_in_doubt < most)
+        self.begun < capacity.uses && (!in_doubt || self.begun_in_doubt < most)
     }
 
     fn grant<G: Clone>(
@@ -332,11 +337,11 @@ impl<T> Group<T> {
     }
 
     /// The source that has the turn.
-    fn choose(&mut self, room: Room) -> Option<ClientSource> {
+    fn choose(&mut self, capacity: KeyCapacity) -> Option<ClientSource> {
         let first = |in_doubt: bool| {
             let all = self.order.range((in_doubt, 0)..=(in_doubt, u64::MAX));
             let first = all.map(|((_, turn), source)| (*turn, *source)).next();
-            first.filter(|_| self.has_room(room, in_doubt))
+            first.filter(|_| self.has_room(capacity, in_doubt))
         };
         let (trusted, doubted) = (first(false), first(true));
         let has_waited = matches!((trusted, doubted), (Some(one), Some(other)) if other.0 < one.0);

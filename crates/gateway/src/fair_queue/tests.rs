@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::*;
 
 const SERVICE: Duration = Duration::from_millis(200);
-const ROOM: Room = Room {
+const CAPACITY: KeyCapacity = KeyCapacity {
     uses: 4,
     members: 1,
 };
@@ -31,7 +31,7 @@ impl Sim {
     /// Whether it has a place.
     fn ask(&mut self, client: IpAddr) -> bool {
         let work = (self.now, client);
-        if let Some(grant) = self.queue.begin(&0, client, ROOM, self.now) {
+        if let Some(grant) = self.queue.begin(&0, client, CAPACITY, self.now) {
             self.run(grant, work);
             return true;
         }
@@ -46,7 +46,7 @@ impl Sim {
     }
 
     fn fill(&mut self) {
-        while let Some((grant, work)) = self.queue.next(&0, ROOM, self.now) {
+        while let Some((grant, work)) = self.queue.next(&0, CAPACITY, self.now) {
             self.run(grant, work);
         }
     }
@@ -195,7 +195,7 @@ fn as_many_are_begun_as_there_is_room_for() {
         sim.ask(client);
     }
     while sim.queue.waiting > 0 {
-        assert_eq!(sim.running.len(), ROOM.uses);
+        assert_eq!(sim.running.len(), CAPACITY.uses);
         let (client, _) = sim.step();
         sim.queue.completed(client, sim.now);
     }
@@ -232,7 +232,7 @@ fn who_is_in_doubt_has_a_turn_now_and_then() {
 fn what_is_cancelled_is_gone() {
     let mut sim = sim();
     let client = addresses(1)[0];
-    for _ in 0..ROOM.uses {
+    for _ in 0..CAPACITY.uses {
         sim.ask(client);
     }
     let now = sim.now;

@@ -8,8 +8,9 @@ use hsmux_token::{MechanismInfo, Result};
 use super::{Library, Slot, call, input};
 
 impl Library {
-    /// C_GetSlotList: slots with a token.
+    /// C_GetSlotList: slots with a token. One thread at a time: SoftHSM adds a free slot here, and has no lock.
     pub(crate) fn slots(&self) -> Result<Vec<Slot>> {
+        let _turn = self.slot_list.lock();
         list(|place, len| {
             // SAFETY: `place` is null or has room for `len` ids.
             unsafe { call!(self, C_GetSlotList(CK_TRUE, place, len)) }

@@ -7,3 +7,4 @@ mod fixture;
 mod here;
 mod pin_rotation;
 mod pins;
+mod slots;

@@ -1,4 +1,4 @@
-//! Changes of token objects: one at a time, and those that wait for it.
+//! Changes of token objects: carries out one at a time, the others wait.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -11,12 +11,12 @@ use crate::Owner;
 use crate::inline::Changing;
 
 /// Changes that were submitted, and whether there is a thread that carries them out.
-pub(super) struct Waiting {
+pub(super) struct ChangeQueue {
     changes: FairQueue<Owner, Request>,
     thread: bool,
 }
 
-impl Waiting {
+impl ChangeQueue {
     /// For so many changes.
     pub fn new(places: usize) -> Self {
         Self {
@@ -26,7 +26,7 @@ impl Waiting {
     }
 }
 
-/// When to come back to a pool that has no place for another change: a key takes about as long.
+/// The time after which a busy pool is worth another try: about the time of one key.
 const CHANGE_TAKES: Duration = Duration::from_secs(1);
 
 impl Pool {
@@ -80,7 +80,7 @@ impl Pool {
                 tracing::error!("no thread for a change of the tokens: {error}");
                 let orphans = waiting.changes.drain();
                 drop(waiting);
-                // Each says so to its caller as it is dropped.
+                // Each is answered when it is dropped.
                 drop(orphans);
             }
         }
@@ -94,7 +94,7 @@ impl Pool {
                 return;
             };
             drop(waiting);
-            // A panic is the end of one change, not of all that come after it.
+            // A panic ends one change, and the next ones go on.
             if catch_unwind(AssertUnwindSafe(|| self.carry_out(request))).is_err() {
                 tracing::error!("a change of the tokens ended in a panic");
             }

@@ -1,4 +1,4 @@
-//! A member that is connected anew on purpose.
+//! Reconnects a member on purpose.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,13 +9,12 @@ use super::Pool;
 use crate::core::Core;
 use crate::record::{Record, State};
 
-/// How long a member may take to come back: after that it comes when it can.
+/// The longest wait for the member. It may come back later.
 const BACK_WITHIN: Duration = Duration::from_secs(30);
 
 impl Pool {
-    /// Connects a member anew after what runs there has ended or timed out, because its module has not
-    /// seen what came to its token; returns when it serves again, or cannot now. Requests that only it
-    /// can serve wait meanwhile.
+    /// Reconnects a member, because its module has not seen a change of its token. Running operations end or time out
+    /// first. Returns when the member serves again, or cannot now. Requests that only it can serve wait meanwhile.
     pub fn connect_anew(&self, name: &str) -> Result<()> {
         let records = self.named(name)?;
         for record in &records {
@@ -47,7 +46,7 @@ impl Pool {
 }
 
 impl Core {
-    /// No new requests for a seat, which is soon back; what runs there goes on.
+    /// Gives a seat no new requests until it is back. Its running operations go on.
     fn pause(self: &Arc<Self>, record: &Arc<Record>) {
         let mut life = record.life.lock();
         let Some(connection) = life.connection.clone() else {

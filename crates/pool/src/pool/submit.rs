@@ -1,4 +1,4 @@
-//! Requests come in.
+//! Submission of requests.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,23 +8,22 @@ use hsmux_wire::together;
 
 use super::Pool;
 use crate::Owner;
-use crate::claim::{Asker, Claim};
-use crate::course::Course;
+use crate::claim::{Claim, Requester};
+use crate::client_session::Affinity;
 use crate::dispatch::Thread;
-use crate::guest::Home;
 use crate::job::{Ask, Job};
+use crate::request_timing::RequestTiming;
 use crate::seatset::SeatSet;
 
-/// How many threads a service has that calls [`Pool::submit_claimed`] on them: one more than operations run on the
-/// callers' threads at once, so that one is left where tokens do not return from their calls.
+/// The threads of a service that calls [`Pool::submit_claimed`] on them. It is one more than operations run on callers'
+/// threads at once, so one thread is left if tokens do not return from their calls.
 pub fn serving_threads() -> usize {
     hsmux_module::most_here() + 1
 }
 
 impl Pool {
-    /// [`Token::submit`] of one request, which is given up where the claim is dropped while it waits; changes are
-    /// carried out all the same. Its `course` is written down: of what is given to a seat of its own, and not of
-    /// changes, which reach many.
+    /// [`Token::submit`] of one request. Dropping the claim while the request waits cancels it, unless it is a change.
+    /// `timing` records the runs on seats. A change has no timing, because it reaches many seats.
     ///
     /// Called on one of [`serving_threads`]: work that is shorter than a hand-over to another
     /// thread may run on this one.
@@ -32,11 +31,11 @@ impl Pool {
         &self,
         request: Request,
         owner: Owner,
-        course: Option<Arc<Course>>,
+        timing: Option<Arc<RequestTiming>>,
     ) -> Claim {
         let ask = Ask {
             owner,
-            course,
+            timing,
             thread: Thread::Callers,
             ..Ask::default()
         };
@@ -52,7 +51,7 @@ impl Pool {
         self.submit_one(request, ask)
     }
 
-    /// What a use of this key would have to wait for that came now, by what its members have shown lately.
+    /// Estimates the wait of a use of this key from now, by the recent speed of its members.
     pub fn estimate(&self, key: &ObjectId) -> Estimate {
         let catalogue = self.core.catalogue.load();
         let serving = catalogue.entries.get(key).map(|entry| entry.serving);
@@ -60,19 +59,19 @@ impl Pool {
         self.core.scheduler.lock().estimate(&able, Instant::now())
     }
 
-    /// [`Token::submit`] for a guest with this home and a connection that may end, or for nobody.
+    /// [`Token::submit`] for a client session's connection, or for neither.
     pub(crate) fn submit_at(
         &self,
-        batch: impl IntoIterator<Item = (Request, Option<Arc<Course>>)>,
-        home: Option<&Arc<Home>>,
-        asker: Option<&Arc<Asker>>,
+        batch: impl IntoIterator<Item = (Request, Option<Arc<RequestTiming>>)>,
+        affinity: Option<&Arc<Affinity>>,
+        requester: Option<&Arc<Requester>>,
     ) {
         let submit = || {
-            for (request, course) in batch {
+            for (request, timing) in batch {
                 let ask = Ask {
-                    home,
-                    asker,
-                    course,
+                    affinity,
+                    requester,
+                    timing,
                     ..Ask::default()
                 };
                 self.submit_one(request, ask).keep();
@@ -90,7 +89,7 @@ impl Pool {
         if let Err(refused) = request.operation.check() {
             request.done.complete(Err(refused));
         } else if request.operation.changes_token() {
-            let owner = ask.home.map_or(ask.owner, |home| home.owner);
+            let owner = ask.affinity.map_or(ask.owner, |affinity| affinity.owner);
             self.change_on_a_thread(request, owner);
         } else if self.core.options.threads {
             let thread = ask.thread;
@@ -100,7 +99,7 @@ impl Pool {
         } else {
             let result = self
                 .core
-                .run(&request.operation, request.deadline, ask.home);
+                .run(&request.operation, request.deadline, ask.affinity);
             request.done.complete(result);
         }
         Claim::none()
@@ -111,13 +110,13 @@ impl Pool {
         &self,
         operation: &Operation,
         deadline: Instant,
-        home: Option<&Arc<Home>>,
+        affinity: Option<&Arc<Affinity>>,
     ) -> Result<Outcome> {
         operation.check()?;
         if operation.changes_token() {
             self.refuse_change(operation)?;
             return self.change(operation.clone(), deadline);
         }
-        self.core.run(operation, deadline, home)
+        self.core.run(operation, deadline, affinity)
     }
 }

@@ -1,8 +1,7 @@
-//! What secret keys have answered when they were compared: by that a copy proves itself while no other one serves,
-//! also after a restart.
+//! Recorded answers of secret keys. A copy proves itself by them while no other copy serves, also after a restart.
 //!
-//! A question is random, and its answer says nothing of the key: a block that was enciphered, or a MAC. They stand in
-//! a file of lines in the state folder. Lost, keys wait for the members that come before theirs once more.
+//! A question is random, and its answer (an encrypted block or a MAC) reveals nothing of the key. The answers are in a
+//! file of lines in the state folder. If it is lost, keys wait again for the members that come before theirs.
 
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -13,19 +12,19 @@ use serde::{Deserialize, Serialize};
 
 use hsmux_state::json::{Cbor, Name};
 
-/// Of so many keys; others wait for the members before theirs.
+/// The most keys with answers. Others wait for the members before theirs.
 const MOST: usize = 50_000;
 
-/// Of a damaged file no more is read: all answers take half of it.
+/// The most bytes that are read of a damaged file. All answers take half of it.
 const LONGEST: u64 = 64 << 20;
 
-/// The file is written anew when so many lines are of no use any more, and half of all are.
+/// The file is written again when this many lines are obsolete, and half of all are.
 const USELESS: usize = 1_000;
 
-/// All that are known.
+/// All recorded answers.
 #[derive(Default)]
 pub(crate) struct Answers {
-    /// Nothing: they are known as long as the pool lives.
+    /// Without a file the answers live as long as the pool.
     file: Option<PathBuf>,
     state: Mutex<State>,
 }
@@ -34,7 +33,7 @@ pub(crate) struct Answers {
 struct State {
     known: NameMap<ObjectId, Answer>,
     lines: usize,
-    /// It was said that the file cannot be written.
+    /// It was logged that the file cannot be written.
     told: bool,
 }
 
@@ -45,7 +44,7 @@ pub(super) struct Answer {
     answer: Cbor<Blob>,
 }
 
-/// A line: without an answer the key has gone.
+/// A line of the file. Without an answer it says that the key is gone.
 #[derive(Serialize, Deserialize)]
 struct Line {
     key: Name,
@@ -54,7 +53,7 @@ struct Line {
 }
 
 impl Answer {
-    /// What the key has answered to the same question, which it always answers so.
+    /// An answer to a question that the key always answers in the same way.
     pub fn new(question: Operation, answer: impl Into<Blob>) -> Self {
         Self {
             question: Cbor(question),
@@ -62,19 +61,19 @@ impl Answer {
         }
     }
 
-    /// For a copy of the key.
+    /// The question for a copy of the key.
     pub fn question(&self) -> &Operation {
         &self.question.0
     }
 
-    /// What the key answers.
+    /// The answer of the key.
     pub fn expected(&self) -> &[u8] {
         &self.answer.0
     }
 }
 
 impl Answers {
-    /// Those of a file, which need not be there, and are written down there from now on.
+    /// The answers of a file. The file need not exist. New answers are written to it.
     pub fn of_file(file: PathBuf) -> Self {
         let state = read(&file).unwrap_or_else(|error| {
             if error.kind() != io::ErrorKind::NotFound {
@@ -157,7 +156,7 @@ fn replace(file: &Path, state: &mut State) -> io::Result<()> {
     hsmux_state::replace(file, &lines.concat(), 0o600)
 }
 
-/// A line that cannot be read is passed over: a crash may have torn it.
+/// Skips lines that cannot be read: a crash may have torn one.
 fn read(file: &Path) -> io::Result<State> {
     let mut state = State::default();
     let file = BufReader::new(std::fs::File::open(file)?.take(LONGEST));

@@ -25,13 +25,13 @@ pub(super) fn counted(object: &Object) -> String {
 }
 
 impl Connection {
-    /// Whether a person has had such a key proved on this connection.
+    /// True if a person has had such a key proved on this connection.
     pub(super) fn is_proved_by_hand(&self, id: &ObjectId) -> bool {
         self.by_hand.lock().contains(id)
     }
 }
 
-/// Whether a key's uses are counted. PKCS#11 has no attribute for that, so the administrator says it.
+/// True if a key's uses are counted. PKCS#11 has no attribute for that, so the administrator says it.
 pub(super) fn is_counted(options: &Options, object: &Object) -> bool {
     let mut counted = options.counted.iter();
     counted.any(|uri| uri.matches_object(object))

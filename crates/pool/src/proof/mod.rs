@@ -4,14 +4,14 @@
 //! against its public half ([`private`]), a secret key against another member's copy ([`secret`]).
 
 mod answers;
-mod beside;
+mod awaited_keys;
 mod counted;
+mod fresh;
 mod pair;
+mod permits;
 mod private;
 mod secret;
 mod trust;
-mod turns;
-mod wanted;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,12 +29,12 @@ use crate::owner::Cost;
 use crate::record::{Connection, back_off};
 use crate::scheduler::Term;
 pub(crate) use answers::Answers;
+pub(crate) use awaited_keys::AwaitedKeys;
+use awaited_keys::ProofOrder;
 use counted::{counted, is_counted};
-pub(crate) use turns::Turns;
-use wanted::Order;
-pub(crate) use wanted::Wanted;
+pub(crate) use permits::ProofPermits;
 
-/// What a proof found.
+/// The result of a proof.
 enum Finding {
     Proved,
     /// The copy is another key, or cannot be proved: why, and after the last semicolon what to do.
@@ -43,10 +43,10 @@ enum Finding {
     NotYet(String),
 }
 
-/// The catalogue is drawn anew at most so often while many keys are being proved.
+/// The least time between two editions of the catalogue while many keys are proved.
 const DRAWN_EVERY: Duration = Duration::from_millis(20);
 
-/// A proof that fails for another reason than the key is tried so often.
+/// The most tries of a proof that fails for another reason than the key.
 const TRIES: usize = 3;
 
 impl Core {
@@ -72,7 +72,7 @@ impl Core {
         let mut found = Vec::new();
         let mut failed = Vec::new();
         let mut drawn: Option<Instant> = None;
-        for id in Order::new(&self.wanted, ids) {
+        for id in ProofOrder::new(&self.awaited_keys, ids) {
             let state = match self.prove_one(connection, &id, by_hand) {
                 Ok(Some((state, is_final))) => {
                     failed.extend((!is_final).then_some(id));
@@ -109,7 +109,7 @@ impl Core {
         self.alarm.by(at);
     }
 
-    /// Tries failed proofs again whose time has come; says when the next is due.
+    /// Repeats failed proofs that are due. Answers when the next one is due.
     pub fn reprove_due(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         let mut next: Option<Instant> = None;
         for record in self.records() {
@@ -148,8 +148,8 @@ impl Core {
         });
     }
 
-    /// Whether the key serves, and whether that is the last word. `None`: the connection has ended, or the object is
-    /// gone. An error says nothing about the key.
+    /// Proves one key. Answers whether it serves, and whether that is final. `None` if the connection has ended, or the
+    /// object is gone. An error says nothing about the key.
     fn prove_one(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
@@ -210,7 +210,7 @@ impl Core {
         }
     }
 
-    /// Has the log say that a key is not proved, unless that is known.
+    /// Logs that a key is not proved, unless that is known.
     fn tell_once(&self, connection: &Connection, id: &ObjectId, state: &ReplicaState) {
         let catalogue = self.catalogue.load();
         let entry = catalogue.entries.get(id);
@@ -234,7 +234,7 @@ impl Core {
         }
     }
 
-    /// Whether another worker of the same token serves with the key: it is the same key.
+    /// True if another worker of the same token serves with the key: it is the same key.
     fn is_proved_by_another(&self, connection: &Connection, id: &ObjectId) -> bool {
         let catalogue = self.catalogue.load();
         let replicas = catalogue
@@ -254,7 +254,7 @@ impl Core {
         })
     }
 
-    /// What this connection shows of the key.
+    /// The key's object on this connection.
     fn candidate(&self, connection: &Connection, id: &ObjectId) -> Option<Arc<Object>> {
         let catalogue = self.catalogue.load();
         let replica = catalogue
@@ -264,7 +264,7 @@ impl Core {
         connection.is_current().then(|| Arc::clone(&replica.object))
     }
 
-    /// Whether this connection may hold the object more than once.
+    /// True if this connection may hold the object more than once.
     fn has_twins(&self, connection: &Connection, id: &ObjectId) -> bool {
         let catalogue = self.catalogue.load();
         let entry = catalogue.entries.get(id);
@@ -272,8 +272,8 @@ impl Core {
         replica.is_some_and(|replica| replica.twins)
     }
 
-    /// Runs an operation of a proof on this very connection, in turn with its other requests; one that
-    /// does not serve yet has no others.
+    /// Runs an operation of a proof on this connection, queued with its other requests. A connection that does not
+    /// serve yet has no others.
     fn on(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
@@ -292,7 +292,7 @@ impl Core {
             cost: Cost::POOL,
         };
         let mut lane = self.wait_for_lane(&need, &Attempt::default(), term())?;
-        let _turn = self.turns.take();
+        let _permit = self.proof_permits.take();
         lane.since = Instant::now();
         self.run_on(&lane, operation, term(), Purpose::Proof)
     }
@@ -316,7 +316,7 @@ fn unprovable(object: &Object) -> Option<&'static str> {
     None
 }
 
-/// Whether an error says that the token does not do it this way, so that another way is tried.
+/// True if the token does not support this way of a proof. Another way is tried then.
 fn not_this_way(error: &Error) -> bool {
     matches!(
         error.code(),

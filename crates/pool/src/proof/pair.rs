@@ -20,11 +20,11 @@ pub(super) struct Pair<'a> {
     pub object: &'a Object,
 }
 
-/// Whether both have the same key, and what it has answered, if that can be asked again.
+/// The result: whether both have the same key, and an answer of the key that can be asked for again.
 type Comparison = Option<(bool, Option<Answer>)>;
 
 impl Pair<'_> {
-    /// Says also what the key has answered, if it is the same and that can be asked again.
+    /// Compares them. Answers the finding, and an answer of the key that can be asked for again.
     pub fn compare(&self) -> Result<(Finding, Option<Answer>)> {
         let allowed = |usage| self.object.attributes.flag(usage) != Some(false);
         let encrypts = allowed(ck::CKA_ENCRYPT);
@@ -67,7 +67,7 @@ impl Pair<'_> {
         (finding, None)
     }
 
-    /// What one enciphers, the other deciphers, in both directions.
+    /// Each decrypts what the other encrypts.
     fn by_exchange(&self) -> Result<Comparison> {
         for mechanism in self.ciphers()? {
             let challenge = random::<32>()?;
@@ -116,7 +116,7 @@ impl Pair<'_> {
         Ok(None)
     }
 
-    /// What one wraps, the other unwraps.
+    /// One unwraps what the other wraps.
     fn by_wrapping(&self) -> Result<Option<bool>> {
         let value = random::<16>()?;
         for kind in [
@@ -209,7 +209,7 @@ impl Pair<'_> {
         Ok(ciphers)
     }
 
-    /// To encrypt alone: what is no ciphertext of it is not decrypted.
+    /// Encryption only: a token decrypts no text that is not a valid ciphertext.
     pub fn gcm(&self) -> Result<Option<Mechanism>> {
         if self.key_kind() != KeyKind::Aes {
             return Ok(None);
@@ -278,7 +278,7 @@ impl Pair<'_> {
         match self.core.on(at, operation) {
             Ok(outcome) => Ok(Some(outcome)),
             Err(error) if not_this_way(&error) => Ok(None),
-            // What fails on the trusted copy says nothing about the candidate's.
+            // A failure of the trusted copy says nothing about the candidate.
             Err(error) if Arc::ptr_eq(at, self.trusted) => Err(Error::pool(
                 Kind::Unproved,
                 format!(

@@ -12,7 +12,7 @@ use super::{Finding, has, not_this_way, random, readable_secret};
 use crate::core::Core;
 use crate::record::Connection;
 
-/// What is signed begins so: no signature over anything else can be had through a proof.
+/// The beginning of every challenge. So no proof yields a signature over anything else.
 const DOMAIN: &[u8] = b"hsmux replica proof v1";
 
 pub(super) fn prove(
@@ -108,7 +108,7 @@ fn alone_on_its_token(
     connection: &Arc<Connection>,
     object: &Object,
 ) -> Result<Finding> {
-    // The catalogue's mark is only a suspicion: a key that was changed has it, too.
+    // The catalogue's mark is only a suspicion: a key that was changed has the mark as well.
     let suspected = core.has_twins(connection, &object.id);
     let is_alone = !suspected || {
         let now = connection.token.objects()?;
@@ -313,7 +313,7 @@ fn verdict(good: bool) -> Finding {
     }
 }
 
-/// What a token says to a text that was made for another key.
+/// True for a token's error about a text that was made for another key.
 fn refuses_text(error: &Error) -> bool {
     matches!(
         error.code(),

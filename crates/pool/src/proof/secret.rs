@@ -1,7 +1,7 @@
 //! A secret key proves itself against a copy that serves already.
 //!
-//! Every copy has to do with the key what a copy that serves does, on random data. If none serves, the copy has to
-//! answer as the key did when it was compared last ([`super::answers`]). This holds for the first member, too. A key
+//! On random data, every copy has to give the same results as a copy that serves. If none serves, the copy has to
+//! answer as the key did when it was compared last ([`super::answers`]). This holds for the first member as well. A key
 //! that was never compared is trusted by the order of the configuration, or by `trusted = true` ([`super::trust`]).
 
 use std::sync::Arc;
@@ -131,7 +131,7 @@ fn ask(core: &Arc<Core>, candidate: &Arc<Connection>, object: &Object) -> Result
     }
 }
 
-/// Has the key answer a question, which it is asked again where no other copy serves.
+/// Records an answer of the key, for proofs while no other copy serves.
 fn learn_from(core: &Arc<Core>, candidate: &Arc<Connection>, object: &Object) -> Result<()> {
     let pair = Pair {
         core,
@@ -208,8 +208,8 @@ pub(super) fn prove_against(
     Ok(pair.compare()?.0)
 }
 
-/// Work that both can do with the key, on random data. ECB comes first: a worker goes on with one operation of CBC
-/// (`module/src/stream.rs`), which does not cost what others cost.
+/// Operations that both can do with the key, on random data. ECB comes first: a worker continues one operation of CBC
+/// (`module/src/stream.rs`), so CBC is cheaper than other work.
 pub(super) fn samples(
     core: &Arc<Core>,
     trusted: &Arc<Connection>,
@@ -266,7 +266,7 @@ fn serving_copy(
     })
 }
 
-/// Whether a seat before this one may turn out to hold the key.
+/// True if a seat before this one may hold the key.
 fn someone_before(catalogue: &Catalogue, candidate: &Connection, object: &Object) -> bool {
     let index = candidate.record.index;
     let unsettled = catalogue.unsettled.iter().any(|seat| seat < index);

@@ -1,4 +1,4 @@
-//! Which copy of a secret key is trusted. It is decided by what is known of the members; nobody is asked here.
+//! Decides which copy of a secret key is trusted, by facts about the members. No token is asked here.
 
 use std::sync::Arc;
 

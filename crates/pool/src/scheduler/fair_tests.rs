@@ -1,4 +1,4 @@
-//! Owners share what there is, whatever each of them asks for.
+//! Owners share the tokens and the queue, whatever each of them asks for.
 
 use std::time::{Duration, Instant};
 
@@ -6,17 +6,17 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The costs of an owner's requests, of which so many are asked for at any time.
+/// The costs of an owner's requests, and how many of them are outstanding.
 #[derive(Clone, Debug)]
 struct Demand {
     costs: Vec<u64>,
     at_once: usize,
 }
 
-/// A request: whose, and its cost.
+/// A request: its owner and its cost.
 type Request = (usize, u64);
 
-/// One token of some lanes, on which an operation takes a microsecond for each byte.
+/// One token with several lanes. An operation takes a microsecond for each byte.
 struct World {
     owner: fn(usize) -> Owner,
     machine: Scheduler<Request, usize>,
@@ -25,7 +25,7 @@ struct World {
     asked: Vec<usize>,
     /// In the order in which they started.
     started: Vec<Request>,
-    running: Vec<(Instant, Place, Request)>,
+    running: Vec<(Instant, RunId, Request)>,
 }
 
 const MOST_LANES: usize = 4;
@@ -36,7 +36,7 @@ fn costs() -> impl Strategy<Value = Vec<u64>> {
     prop::collection::vec(prop_oneof![1..100_u64, 4096..GREATEST], 1..20)
 }
 
-/// An owner for whom something waits at any time, whatever runs.
+/// An owner that always has waiting requests.
 fn greedy() -> impl Strategy<Value = Demand> {
     let more_than_runs = MOST_LANES * DEEPEST + 1..3 * MOST_LANES * DEEPEST;
     (costs(), more_than_runs).prop_map(|(costs, at_once)| Demand { costs, at_once })
@@ -80,7 +80,7 @@ impl World {
         };
         let able = SeatSet::of(0);
         match self.machine.start(&able, self.now, term, Some(&request)) {
-            Some(grant) => self.run(grant.place, request),
+            Some(grant) => self.run(grant.run_id, request),
             None if self.machine.admit(0, term.cost.owner).is_ok() => {
                 self.machine.enqueue(able, term, request);
             }
@@ -88,9 +88,9 @@ impl World {
         }
     }
 
-    fn run(&mut self, place: Place, request: Request) {
+    fn run(&mut self, run_id: RunId, request: Request) {
         let end = self.now + Duration::from_micros(request.1);
-        self.running.push((end, place, request));
+        self.running.push((end, run_id, request));
         self.started.push(request);
     }
 
@@ -98,11 +98,11 @@ impl World {
     fn step(&mut self) {
         let first = self.running.iter().enumerate().min_by_key(|(_, run)| run.0);
         let at = first.map(|(at, _)| at).expect("something runs");
-        let (end, place, (owner, _)) = self.running.swap_remove(at);
+        let (end, run_id, (owner, _)) = self.running.swap_remove(at);
         self.now = end;
-        self.machine.finish(place, end, Verdict::Served);
+        self.machine.finish(run_id, end, RunOutcome::Served);
         while let Some((grant, next)) = self.machine.next(0, end) {
-            self.run(grant.place, next);
+            self.run(grant.run_id, next);
         }
         self.ask(owner);
     }
@@ -129,7 +129,7 @@ proptest! {
     ) {
         let owners = demands.len();
         let mut world = World::new(lanes, usize::MAX, demands);
-        // What has begun before all of them waited was nobody else's to have.
+        // Operations that began before all owners waited do not count.
         world.started.clear();
         (0..steps).for_each(|_| world.step());
         let served: Vec<_> = (0..owners).map(|owner| world.served(owner)).collect();
@@ -155,8 +155,8 @@ proptest! {
         prop_assert!(most - least <= 5 * GREATEST, "{served:?}");
     }
 
-    /// Beside owners with any number of requests, large ones as well, one that asks for a small one at a time has a turn
-    /// after each of theirs at the latest.
+    /// An owner that asks for one small request at a time has a turn after each of the others, however many and large
+    /// their requests are.
     #[test]
     fn an_owner_with_one_request_is_not_starved(
         lanes in 1..=MOST_LANES,
@@ -176,7 +176,7 @@ proptest! {
         }
     }
 
-    /// Nor does it wait for the end of another one's long operation, where there are two lanes.
+    /// With two lanes, an owner does not wait for the end of another owner's long operation.
     #[test]
     fn long_operations_of_one_owner_leave_a_lane_to_another(
         lanes in 2..=MOST_LANES,
@@ -188,7 +188,7 @@ proptest! {
             Demand { costs: vec![1], at_once: 1 },
         ];
         let mut world = World::new(lanes, usize::MAX, demands);
-        // Until the long ones that began before anybody else was there have ended.
+        // The long operations that began before have ended now.
         while world.served(1) < 100 {
             world.step();
         }

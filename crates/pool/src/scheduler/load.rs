@@ -1,28 +1,28 @@
-//! What one seat has to do, and how fast it does it.
+//! The work of one seat, and its speed.
 
 use std::time::{Duration, Instant};
 
 use super::Term;
-use super::hang::Answers;
-use super::pace::Pace;
+use super::answer_interval::AnswerInterval;
+use super::hang_detector::AnswerState;
 use super::spread::Spread;
 use crate::owner::Owner;
 
-/// What a seat is, to the scheduler.
+/// The properties of a seat that the scheduler needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Capacity {
     /// Operations that it runs at a time.
     pub lanes: usize,
     pub weight: u32,
-    /// One operation may take this long, times [`Term::patience`]; see [`super::hang`].
+    /// One operation may take this long, times [`Term::patience`]; see [`super::hang_detector`].
     pub timeout: Duration,
     /// Seats with the same number are workers of one token.
     pub member: usize,
-    /// Whether what is sent to it while its lanes are busy waits there, behind a way that costs as
-    /// much as a fast operation: a worker process.
+    /// True for a worker process. Requests sent to it while its lanes are busy wait there. The way to it costs as much
+    /// as a fast operation.
     pub far: bool,
-    /// Whether it is a pool of its own, of another host: what waits there for one token is overtaken by
-    /// what others serve.
+    /// True for the pool of another host. A request that waits there for one token may be overtaken by requests for
+    /// others.
     pub pool: bool,
 }
 
@@ -32,50 +32,50 @@ pub(super) struct Load<W, C> {
     pub generation: u64,
     pub connection: C,
     pub capacity: Capacity,
-    pub running: Vec<Run<W>>,
-    /// It is given nothing for the moment.
+    pub running: Vec<ActiveRun<W>>,
+    /// It gets no requests while this is set.
     pub held: bool,
-    pub answers: Answers,
+    pub answers: AnswerState,
     /// Credit of the round-robin policy.
     pub credit: i64,
     /// Moving average of the time that one operation takes, in nanoseconds.
     latency: u64,
-    /// Groups in it, up to [`MEMORY`].
+    /// The number of groups in the average, up to [`MEMORY`].
     samples: u64,
-    /// Its last operation has: it is not to be asked again soon, as one is that is hardly known.
+    /// Its last operation failed. Unlike a seat without samples it is not tried again soon.
     failed: bool,
     /// The same divided by the weight.
     weighted: u64,
     /// Operations that came back together last.
     group: Group,
     quickest: Quickest,
-    pub pace: Pace,
+    pub answer_interval: AnswerInterval,
     /// When it last finished an operation.
     pub last: Instant,
-    /// How long those took that it has answered.
+    /// The durations of the operations that it has answered.
     pub spread: Spread,
 }
 
-pub(super) struct Run<W> {
+pub(super) struct ActiveRun<W> {
     /// They grow.
     pub number: u64,
     pub started: Instant,
-    /// How many ran once it had begun; `None`: some of them were half done.
+    /// The number of operations that ran when it began. `None` if some of them were half done.
     among: Option<usize>,
     /// It began when another one ended.
     behind: bool,
-    /// It may take long, and nobody is to stand behind it.
+    /// It may take long, so no request is sent to wait behind it.
     pub slow: bool,
     owner: Owner,
     /// How long it may take.
     pub allowed: Duration,
-    /// Past this the caller is answered, though the token is still at it.
+    /// At this time the caller is answered, even if the token is still working.
     pub deadline: Instant,
-    /// Absent when nobody is to be told: the caller runs it, or has been answered.
+    /// `None` if the caller runs it itself, or was answered.
     pub work: Option<W>,
 }
 
-/// Operations that were answered together: the first of them has taken the time of all.
+/// Operations that were answered together. The measured time of the first is the time of all.
 #[derive(Default)]
 struct Group {
     nanos: u64,
@@ -84,8 +84,7 @@ struct Group {
     before: u64,
 }
 
-/// The least that an operation took lately: what it takes on a machine that is busy with other things says
-/// little about the token.
+/// The shortest recent operation. Longer ones may only show that the machine is busy.
 struct Quickest {
     /// Of this window and of the one before, in nanoseconds.
     nanos: [u64; 2],
@@ -95,11 +94,11 @@ struct Quickest {
 
 /// How an operation ended, as far as the load is concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum RunOutcome {
     /// The token did its work, even if it said no.
     Served,
-    /// It did work of the pool's own, which says nothing about how fast it serves.
-    Aside,
+    /// The token did work of the pool's own, which does not count as speed.
+    PoolWork,
     /// The token failed. That it failed fast must not draw more requests.
     Failed,
 }
@@ -142,7 +141,7 @@ impl<W, C> Load<W, C> {
             credit: 0,
             latency: 0,
             held: false,
-            answers: Answers::default(),
+            answers: AnswerState::default(),
             samples: 0,
             failed: false,
             group: Group::default(),
@@ -151,7 +150,7 @@ impl<W, C> Load<W, C> {
                 seen: 0,
             },
             weighted: FLOOR,
-            pace: Pace::default(),
+            answer_interval: AnswerInterval::default(),
             last: Instant::now(),
             spread: Spread::default(),
         }
@@ -161,13 +160,15 @@ impl<W, C> Load<W, C> {
         self.takes_more() && self.running.len() < self.capacity.lanes
     }
 
-    /// Whether its last free lane is kept from long operations of this owner: it has all the others.
+    /// True if this owner has all lanes but the last free one, which long operations of the same owner then cannot
+    /// have.
     pub fn keeps_last_lane(&self, owner: Owner) -> bool {
         let (lanes, running) = (self.capacity.lanes, self.running.len());
         lanes > 1 && running + 1 == lanes && self.running.iter().all(|run| run.owner == owner)
     }
 
-    /// Whether its last lane is kept from new keys, whose making may take minutes: they have all the others.
+    /// True if new keys have all lanes but one. Making a key may take minutes, so the last lane is for other
+    /// operations.
     pub fn keeps_last_lane_from_new_keys(&self) -> bool {
         let lanes = self.capacity.lanes;
         let slow = self.running.iter().filter(|run| run.slow).count();
@@ -178,8 +179,8 @@ impl<W, C> Load<W, C> {
         !self.held && !self.answers.one_is_waited_for()
     }
 
-    /// Whether a request may be sent to stand behind those that run: they are over sooner than it
-    /// would get there later. One for each lane, if it is not to be `deep`.
+    /// True if a request may be sent to wait behind the running ones. They are done before a request that is sent later
+    /// would arrive. With `deep`, a lane may have more than one waiting request.
     pub fn takes_ahead(&self, deep: bool) -> bool {
         let lanes = self.capacity.lanes;
         let depth = if deep {
@@ -193,18 +194,18 @@ impl<W, C> Load<W, C> {
             && !self.running.iter().any(|run| run.slow)
     }
 
-    /// Whether it serves, by operations for which the way to it matters.
+    /// True if it serves, and its operations are so short that the way to it matters.
     pub fn is_short(&self) -> bool {
         self.takes_more() && self.capacity.lanes > 0 && self.was_short()
     }
 
-    /// Whether one of those that it has served lately was so.
+    /// True if one of its recent operations was short.
     pub fn was_short(&self) -> bool {
         let [now, before] = self.quickest.nanos;
         now.min(before) < SHORT
     }
 
-    /// How many operations a lane takes at once, so that none waits there for longer than [`FAST`].
+    /// The number of operations that a lane takes at once. None of them waits there for longer than [`FAST`].
     pub(super) fn depth(&self) -> usize {
         let [now, before] = self.quickest.nanos;
         match now.min(before).min(self.group.each()) {
@@ -213,10 +214,9 @@ impl<W, C> Load<W, C> {
         }
     }
 
-    /// Whether one runs for much longer than they usually do: who can go elsewhere is not to stand
-    /// behind it.
+    /// True if an operation runs much longer than usual. Requests that other seats can serve should not wait behind it.
     pub fn is_held_up(&self, now: Instant) -> bool {
-        let since = |run: &Run<W>| now.saturating_duration_since(run.started);
+        let since = |run: &ActiveRun<W>| now.saturating_duration_since(run.started);
         let longest = self.running.iter().map(since).max();
         longest.is_some_and(|longest| longest.as_nanos() > u128::from(2 * FAST))
     }
@@ -233,7 +233,7 @@ impl<W, C> Load<W, C> {
         } else {
             MEMORY - self.samples
         };
-        // What runs shows whether it is as slow as it seemed.
+        // A running operation will show whether the seat is as slow as it seemed.
         let since = if missing > 0 && !self.running.is_empty() {
             Duration::ZERO
         } else {
@@ -250,7 +250,7 @@ impl<W, C> Load<W, C> {
         }
         let since = now.saturating_duration_since(self.last);
         let none_half_done = self.running.is_empty() || since <= self.latency() / AT_ONCE;
-        self.running.push(Run {
+        self.running.push(ActiveRun {
             number,
             started: now,
             among: none_half_done.then_some(self.running.len() + 1),
@@ -263,13 +263,13 @@ impl<W, C> Load<W, C> {
         });
     }
 
-    /// Its work, if it is still this run's to answer.
-    pub fn finish(&mut self, number: u64, now: Instant, verdict: Verdict) -> Option<W> {
+    /// Ends a run. Answers its work, if its caller was not answered yet.
+    pub fn finish(&mut self, number: u64, now: Instant, outcome: RunOutcome) -> Option<W> {
         let at = self.running.iter().position(|run| run.number == number)?;
         let run = self.running.swap_remove(at);
         self.note_answer(number, now);
-        if run.slow || verdict == Verdict::Aside {
-            // What ran beside it shows nothing.
+        if run.slow || outcome == RunOutcome::PoolWork {
+            // The durations of operations that ran beside it show nothing.
             self.running.iter_mut().for_each(|other| other.among = None);
         }
         let began = if run.behind {
@@ -278,18 +278,19 @@ impl<W, C> Load<W, C> {
             run.started
         };
         let took = now.saturating_duration_since(began).as_nanos() as u64;
-        match verdict {
-            Verdict::Aside => return run.work,
-            Verdict::Served => {
+        match outcome {
+            RunOutcome::PoolWork => return run.work,
+            RunOutcome::Served => {
                 self.failed = false;
                 self.spread.add(took);
                 self.learn(took);
                 if let Some(among) = run.among.filter(|_| !run.slow) {
                     let whole = now.saturating_duration_since(run.started);
-                    self.pace.learn(whole, among, self.capacity.lanes, now);
+                    self.answer_interval
+                        .learn(whole, among, self.capacity.lanes, now);
                 }
             }
-            Verdict::Failed => {
+            RunOutcome::Failed => {
                 let slower = self.latency.max(took).max(FLOOR).saturating_mul(2);
                 self.latency = slower.min(1 << 34);
                 self.failed = true;

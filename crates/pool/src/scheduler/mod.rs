@@ -1,39 +1,41 @@
-//! Who runs where: a state machine without threads, clocks or locks of its own.
+//! Assigns requests to seats: a state machine without threads, clocks or locks of its own.
 //!
-//! The one rule: no seat has a free lane while a request waits that it can serve. Every change that
-//! frees a lane is followed by [`Scheduler::next`] until that says `None`. Two exceptions: an operation that others
-//! overtake for too long ([`hang`]); and while several owners have requests, long operations of one of them do not take
-//! all lanes of a seat, or the others' short ones would wait for them.
+//! The one rule: no seat has a free lane while a request waits that it can serve. Every change that frees a lane is
+//! followed by [`Scheduler::next`], until that answers `None`. There are two exceptions:
+//!
+//! - An operation that others have overtaken for too long has its seat to itself ([`hang_detector`]).
+//! - While several owners have requests, long operations of one owner leave the last lane of a seat to the others.
 
-mod asked;
-mod choice;
-#[cfg(test)]
-mod choices;
-mod due;
+mod answer_interval;
 #[cfg(test)]
 mod fair_tests;
-mod hang;
+mod hang_detector;
 #[cfg(test)]
-mod hangs;
+mod hang_detector_tests;
+mod key_capacity;
 mod load;
-mod outlook;
-#[cfg(test)]
-mod outlooks;
-mod pace;
+mod overdue;
+mod queries;
 mod queue;
-mod room;
+mod selection;
+#[cfg(test)]
+mod selection_tests;
 #[cfg(test)]
 mod simulation;
 mod spread;
 #[cfg(test)]
 mod tests;
+mod wait_estimate;
+#[cfg(test)]
+mod wait_estimate_tests;
 
 use std::time::{Duration, Instant};
 
 use hsmux_token::Error;
+pub use key_capacity::KeyCapacity;
 pub use load::DEEPEST;
 use load::Load;
-pub(crate) use load::{Capacity, Verdict};
+pub(crate) use load::{Capacity, RunOutcome};
 use queue::Queue;
 pub(crate) use queue::Ticket;
 pub use spread::Spread;
@@ -42,7 +44,7 @@ use crate::Policy;
 use crate::owner::{Cost, Owner};
 use crate::seatset::SeatSet;
 
-/// Who had a request within this time is expected to have another one.
+/// An owner that had a request within this time is expected to have another one.
 const LATELY: Duration = Duration::from_secs(1);
 
 /// `W` is what waits or runs; `C` is the connection of a seat.
@@ -50,38 +52,38 @@ pub(crate) struct Scheduler<W, C> {
     policy: Policy,
     bound: usize,
     seats: Vec<Option<Load<W, C>>>,
-    /// What still runs on connections in whose place others serve now.
+    /// Operations that still run on connections that were replaced.
     leaving: Vec<Load<W, C>>,
     /// Seats with a free lane.
     free: SeatSet,
-    /// Seats without one where requests may stand behind those that run. Empty while there is more
-    /// than one token: another one could become free sooner.
+    /// Seats without a free lane where requests may wait behind the running ones. Empty while there is more than one
+    /// token, because another one could become free sooner.
     ahead: SeatSet,
     queue: Queue<W>,
     /// All seats are of one token.
     alone: bool,
     runs: u64,
-    /// Whose request ran last, and when.
+    /// The owner of the last request, and its time.
     last: Option<(Owner, Instant)>,
-    /// When somebody else's ran.
+    /// The time of the last request of another owner.
     before: Option<Instant>,
-    /// Of the catalogue that the waiting requests were routed by.
+    /// The edition of the catalogue by which the waiting requests were routed.
     edition: u64,
 }
 
-/// How long a request is good for.
+/// The limits of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Term {
-    /// Past this the caller is answered, whatever happens.
+    /// At this time the caller is answered, whatever happens.
     pub deadline: Instant,
-    /// How many times the seat's time-out it may run.
+    /// The longest duration of its operation, in multiples of the seat's time-out.
     pub patience: u32,
-    /// Whose it is, and what it counts for.
+    /// Its owner, and its weight in the owner's share.
     pub cost: Cost,
 }
 
 impl Term {
-    /// A new key, for which tokens need much longer than for anything else.
+    /// True for new keys: tokens need much longer for them than for anything else.
     pub fn is_slow(&self) -> bool {
         self.patience > 1
     }
@@ -90,15 +92,15 @@ impl Term {
 /// A lane of a seat, given to one request.
 #[derive(Clone, Debug)]
 pub(crate) struct Grant<C> {
-    pub place: Place,
+    pub run_id: RunId,
     pub connection: C,
     /// When it was given.
     pub since: Instant,
 }
 
-/// Names a lane that was given, to give it back.
+/// Identifies a run, to give its lane back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RunId {
     pub seat: usize,
     pub generation: u64,
     number: u64,
@@ -106,7 +108,7 @@ pub(crate) struct Place {
 
 /// Why a request does not wait.
 #[derive(Debug)]
-pub(crate) enum Refused {
+pub(crate) enum AdmitError {
     /// Too many wait: [`Error::busy`].
     Full(Error),
     /// The catalogue has changed since the request was routed.
@@ -131,7 +133,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         }
     }
 
-    /// A seat comes into service. To be followed by [`Self::next`].
+    /// A seat comes into service. Call [`Self::next`] afterwards.
     pub fn open(&mut self, seat: usize, generation: u64, connection: C, capacity: Capacity) {
         if self.seats.len() <= seat {
             self.seats.resize_with(seat + 1, || None);
@@ -140,8 +142,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         self.sort_all();
     }
 
-    /// Another connection takes the place of the one by which a seat serves; what runs on that one goes
-    /// on. To be followed by [`Self::next`].
+    /// Replaces the connection of a seat. Operations on the old one go on. Call [`Self::next`] afterwards.
     pub fn supersede(&mut self, seat: usize, generation: u64, connection: C, capacity: Capacity) {
         let old = self.seats.get_mut(seat).and_then(Option::take);
         self.leaving
@@ -149,15 +150,15 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         self.open(seat, generation, connection, capacity);
     }
 
-    /// Whether something still runs on a connection in whose place another one serves.
+    /// True if operations still run on this replaced connection.
     pub fn is_leaving(&self, generation: u64) -> bool {
         self.leaving
             .iter()
             .any(|load| load.generation == generation)
     }
 
-    /// While it is held a seat is given nothing, and requests that only it can serve wait. To be followed
-    /// by [`Self::next`].
+    /// While a seat is held it gets no requests, and requests that only it can serve wait. Call [`Self::next`]
+    /// afterwards.
     pub fn hold(&mut self, seat: usize, generation: u64, held: bool) {
         if let Some(Some(load)) = self.seats.get_mut(seat)
             && load.generation == generation
@@ -167,7 +168,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         }
     }
 
-    /// A seat goes out of service; what ran there is handed back. `None` if it was not there.
+    /// A seat goes out of service. Answers the work that ran there, or `None` if the seat was not there.
     pub fn close(&mut self, seat: usize, generation: u64) -> Option<Vec<W>> {
         let slot = self.seats.get_mut(seat)?;
         let load = match slot.take_if(|load| load.generation == generation) {
@@ -183,7 +184,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         )
     }
 
-    /// A seat takes no new requests; what runs there goes on.
+    /// A seat takes no new requests. Its running operations go on.
     pub fn drain(&mut self, seat: usize, generation: u64) {
         if let Some(Some(load)) = self.seats.get_mut(seat)
             && load.generation == generation
@@ -193,8 +194,8 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         }
     }
 
-    /// A lane of one of these seats, chosen by the policy. Nobody who waits is passed over: a lane
-    /// is free only if no waiting request can use it.
+    /// Grants a lane of one of these seats, chosen by the policy. No waiting request is passed over: a lane is free
+    /// only if none of them can use it.
     pub fn start(
         &mut self,
         able: &SeatSet,
@@ -230,31 +231,32 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         self.run(seat, now, term, work.cloned())
     }
 
-    /// Something runs on a connection that no caller has asked for, beside what the lanes carry; `None` if the
-    /// connection no longer serves.
+    /// Counts an operation that no caller has asked for, in addition to the lanes. `None` if the connection no longer
+    /// serves.
     pub fn begin(
         &mut self,
         seat: usize,
         generation: u64,
         now: Instant,
         term: Term,
-    ) -> Option<Place> {
+    ) -> Option<RunId> {
         let load = self.seats.get(seat)?.as_ref();
         load.filter(|load| load.generation == generation)?;
-        Some(self.run(seat, now, term, None)?.place)
+        Some(self.run(seat, now, term, None)?.run_id)
     }
 
-    /// Whether the catalogue has changed since this edition: a seat may serve by another connection, on which what that
-    /// edition says is not true.
+    /// True if the catalogue has changed since this edition. A seat may have another connection now, for which that
+    /// edition is wrong.
     pub fn has_later_than(&self, edition: u64) -> bool {
         edition < self.edition
     }
 
-    /// Whether a request may wait that was routed by this edition of the catalogue. If the queue is full, the owner
-    /// with the most requests in it makes room for one that has fewer: its newest request is answered, and is not to wait.
-    pub fn admit(&mut self, edition: u64, owner: Owner) -> Result<Option<W>, Refused> {
+    /// Admits a request to the queue that was routed by this edition of the catalogue. If the queue is full and another
+    /// owner has more requests than this one, the newest request of the owner with the most is answered: it has to
+    /// leave the queue.
+    pub fn admit(&mut self, edition: u64, owner: Owner) -> Result<Option<W>, AdmitError> {
         if edition != self.edition {
-            return Err(Refused::Stale);
+            return Err(AdmitError::Stale);
         }
         if self.queue.len() < self.bound || owner == Owner::Pool {
             return Ok(None);
@@ -262,10 +264,10 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         let displaced = self.queue.displace(owner);
         displaced
             .map(Some)
-            .ok_or_else(|| Refused::Full(self.full()))
+            .ok_or_else(|| AdmitError::Full(self.full()))
     }
 
-    /// What is said to those who have no place in the queue.
+    /// The error for requests that the full queue refuses.
     pub fn full(&self) -> Error {
         Error::busy(self.queue.len(), self.drain_time())
     }
@@ -275,7 +277,8 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         self.queue.push(able, term, work)
     }
 
-    /// A waiting request that a free lane of this seat can serve: the oldest one of the owner that has had the least.
+    /// Takes the next waiting request that a free lane of this seat can serve: the oldest one of the owner that has had
+    /// the least.
     pub fn next(&mut self, seat: usize, now: Instant) -> Option<(Grant<C>, W)> {
         let free = self.free.contains(seat);
         if !free && !self.takes_ahead(seat, now) {
@@ -306,7 +309,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         Some((grant, waiting.work))
     }
 
-    /// [`Self::next`] for every seat until there is none.
+    /// [`Self::next`] for every seat until it answers `None`.
     pub fn fill(&mut self, now: Instant) -> Vec<(Grant<C>, W)> {
         let mut grants = Vec::new();
         for seat in 0..self.seats.len() {
@@ -320,29 +323,29 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         grants
     }
 
-    /// Gives a lane back; to be followed by [`Self::next`]. The work is handed over to whoever
-    /// gives the lane back first, so that a request is answered once.
-    pub fn finish(&mut self, place: Place, now: Instant, verdict: Verdict) -> Option<W> {
-        let load = self.seats.get_mut(place.seat)?.as_mut();
-        let Some(load) = load.filter(|load| load.generation == place.generation) else {
-            return self.finish_leaving(place, now, verdict);
+    /// Gives a lane back. Call [`Self::next`] afterwards. Only the first caller gets the work, so each request is
+    /// answered once.
+    pub fn finish(&mut self, run_id: RunId, now: Instant, outcome: RunOutcome) -> Option<W> {
+        let load = self.seats.get_mut(run_id.seat)?.as_mut();
+        let Some(load) = load.filter(|load| load.generation == run_id.generation) else {
+            return self.finish_leaving(run_id, now, outcome);
         };
-        let work = load.finish(place.number, now, verdict);
-        self.sort(place.seat);
+        let work = load.finish(run_id.number, now, outcome);
+        self.sort(run_id.seat);
         work
     }
 
-    /// Takes a waiting request out; `None` if it has been granted a lane meanwhile.
+    /// Takes a waiting request out. `None` if it has a lane by now.
     pub fn cancel(&mut self, ticket: Ticket) -> Option<W> {
         self.queue.cancel(ticket)
     }
 
-    /// Takes all waiting requests out that are so.
+    /// Takes out all waiting requests for which `unwanted` holds.
     pub fn take_out(&mut self, unwanted: impl Fn(&W) -> bool) -> Vec<W> {
         self.queue.take_out(unwanted)
     }
 
-    /// The catalogue has changed: asks anew for each waiting request. To be followed by [`Self::fill`].
+    /// Routes each waiting request again, after a change of the catalogue. Call [`Self::fill`] afterwards.
     pub fn reroute<E>(
         &mut self,
         edition: u64,
@@ -370,7 +373,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         let load = self.seats.get_mut(seat)?.as_mut()?;
         load.start(number, now, term, work);
         let grant = Grant {
-            place: Place {
+            run_id: RunId {
                 seat,
                 generation: load.generation,
                 number,
@@ -382,7 +385,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         Some(grant)
     }
 
-    /// Puts a seat where it belongs by what it does now.
+    /// Updates the sets that a seat belongs to.
     fn sort(&mut self, seat: usize) {
         let load = self.seats[seat].as_ref();
         self.free.set(seat, load.is_some_and(Load::free));
@@ -396,15 +399,15 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         Some(self.leaving.swap_remove(at))
     }
 
-    fn finish_leaving(&mut self, place: Place, now: Instant, verdict: Verdict) -> Option<W> {
-        let mut load = self.take_leaving(place.generation)?;
-        let work = load.finish(place.number, now, verdict);
+    fn finish_leaving(&mut self, run_id: RunId, now: Instant, outcome: RunOutcome) -> Option<W> {
+        let mut load = self.take_leaving(run_id.generation)?;
+        let work = load.finish(run_id.number, now, outcome);
         self.leaving
             .extend((!load.running.is_empty()).then_some(load));
         work
     }
 
-    /// The same for all, when one has come or gone.
+    /// Updates the sets of all seats, after one has come or gone.
     fn sort_all(&mut self) {
         let mut members = self.seats.iter().flatten().map(|load| load.capacity.member);
         let first = members.next();

@@ -1,7 +1,7 @@
-//! Requests that wait, in one line for each owner and each distinct set of seats that can serve them.
+//! Waiting requests, in one line for each owner and each distinct set of seats that can serve them.
 //!
-//! A seat that becomes free looks at the head of each line that it can serve: the numbers of owners and of
-//! distinct sets are small (keys share their replicas), the number of requests is not.
+//! A free seat looks at the head of each line that it can serve. There are few owners and few distinct sets, because
+//! keys share their replicas. There may be many requests.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Instant;
@@ -12,39 +12,39 @@ use super::Term;
 use crate::owner::{Cost, Owner};
 use crate::seatset::SeatSet;
 
-/// Where a request waits; needed to take it out again.
+/// Identifies a waiting request, to take it out again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket {
     deadline: Instant,
     sequence: u64,
 }
 
-pub(super) struct Waiting<W> {
+pub(super) struct QueueEntry<W> {
     sequence: u64,
     pub term: Term,
     pub work: W,
 }
 
 pub(super) struct Queue<W> {
-    lines: Vec<Line<W>>,
+    lines: Vec<QueueLine<W>>,
     due: BTreeMap<Ticket, SeatSet>,
     sequence: u64,
-    /// Of each group of owners.
+    /// The shares of groups of owners.
     shares: Shares<Owner>,
-    /// Of owners within their group.
+    /// The shares of owners within their group.
     within: Shares<Owner>,
 }
 
-struct Line<W> {
+struct QueueLine<W> {
     owner: Owner,
     able: SeatSet,
     /// New keys, see [`Term::is_slow`].
     is_slow: bool,
     /// By growing sequence number.
-    waiting: VecDeque<Waiting<W>>,
+    waiting: VecDeque<QueueEntry<W>>,
 }
 
-/// Empty lines are kept for the next request with the same set, up to so many lines.
+/// The most lines with which empty ones are kept for the next request.
 const KEPT: usize = 32;
 
 impl<W> Queue<W> {
@@ -62,20 +62,21 @@ impl<W> Queue<W> {
         self.due.len()
     }
 
-    /// How many this seat can serve.
+    /// The number of requests that this seat can serve.
     pub fn len_for(&self, seat: usize) -> usize {
         let lines = self.lines.iter().filter(|line| line.able.contains(seat));
         lines.map(|line| line.waiting.len()).sum()
     }
 
-    /// How many these seats alone can serve.
+    /// The number of requests that only these seats can serve.
     pub fn len_within(&self, seats: &SeatSet) -> usize {
-        let within = |line: &&Line<W>| !line.able.is_empty() && line.able.minus(seats).is_empty();
+        let within =
+            |line: &&QueueLine<W>| !line.able.is_empty() && line.able.minus(seats).is_empty();
         let lines = self.lines.iter().filter(within);
         lines.map(|line| line.waiting.len()).sum()
     }
 
-    /// The last deadline of those; `None` where there is none.
+    /// The last deadline of these requests, if there are any.
     pub fn latest_within(&self, seats: &SeatSet) -> Option<Instant> {
         let within = |able: &SeatSet| !able.is_empty() && able.minus(seats).is_empty();
         let mut latest = self.due.iter().rev();
@@ -94,7 +95,7 @@ impl<W> Queue<W> {
         let sequence = self.sequence;
         self.put(
             able,
-            Waiting {
+            QueueEntry {
                 sequence,
                 term,
                 work,
@@ -102,8 +103,8 @@ impl<W> Queue<W> {
         )
     }
 
-    /// Of the requests in such lines (their owner, and whether they are slow) that this seat can serve, the oldest one of
-    /// the owner that has had the least, in the group that has had the least: its line and its cost.
+    /// The next request for this seat, among lines for which `of` holds (owner, slow). The group that has had the least
+    /// comes first, then the owner that has had the least, then the oldest request. Answers its line and cost.
     pub fn first(&self, seat: usize, of: impl Fn(Owner, bool) -> bool) -> Option<(usize, Cost)> {
         let heads = self.lines.iter().enumerate().filter_map(|(at, line)| {
             let fits = line.able.contains(seat) && of(line.owner, line.is_slow);
@@ -116,7 +117,7 @@ impl<W> Queue<W> {
     }
 
     /// Takes out the head of a line.
-    pub fn pop(&mut self, at: usize) -> Option<Waiting<W>> {
+    pub fn pop(&mut self, at: usize) -> Option<QueueEntry<W>> {
         let owner = self.lines[at].owner;
         let lines = self.lines.iter().filter(|line| !line.waiting.is_empty());
         let owners = lines.map(|line| line.owner);
@@ -135,7 +136,7 @@ impl<W> Queue<W> {
         Some(waiting)
     }
 
-    /// Whether anything waits that this seat can serve.
+    /// True if anything waits that this seat can serve.
     #[cfg(test)]
     pub fn has_for(&self, seat: usize) -> bool {
         self.lines
@@ -143,7 +144,7 @@ impl<W> Queue<W> {
             .any(|line| line.able.contains(seat) && !line.waiting.is_empty())
     }
 
-    /// Takes a request out; `None` if it no longer waits.
+    /// Takes a request out. `None` if it no longer waits.
     pub fn cancel(&mut self, ticket: Ticket) -> Option<W> {
         let able = self.due.remove(&ticket)?;
         let found = self.lines.iter().enumerate().find_map(|(at, line)| {
@@ -159,8 +160,8 @@ impl<W> Queue<W> {
         Some(waiting.work)
     }
 
-    /// Takes out the newest request of the owner that has the most, if that is more than this one would have: in the
-    /// group that has the most, or else in this one's.
+    /// Takes out the newest request of the owner that has the most requests, if that is more than this owner would
+    /// have. The group with the most requests is searched, or else this owner's group.
     pub fn displace(&mut self, owner: Owner) -> Option<W> {
         let (mut owners, mut groups) = (HashMap::new(), HashMap::new());
         for line in self.lines.iter().filter(|line| line.owner != Owner::Pool) {
@@ -182,16 +183,16 @@ impl<W> Queue<W> {
         self.cancel(ticket)
     }
 
-    /// Takes out all that are so.
+    /// Takes out all requests for which `unwanted` holds.
     pub fn take_out(&mut self, unwanted: impl Fn(&W) -> bool) -> Vec<W> {
         let all = self.lines.iter().flat_map(|line| &line.waiting);
         let unwanted = all.filter(|waiting| unwanted(&waiting.work));
-        let tickets: Vec<_> = unwanted.map(Waiting::ticket).collect();
+        let tickets: Vec<_> = unwanted.map(QueueEntry::ticket).collect();
         let out = tickets.into_iter().map(|ticket| self.cancel(ticket));
         out.flatten().collect()
     }
 
-    /// Takes out all whose deadline has passed.
+    /// Takes out all requests whose deadline has passed.
     pub fn expire(&mut self, now: Instant) -> Vec<W> {
         let mut expired = Vec::new();
         while let Some((&ticket, _)) = self.due.first_key_value() {
@@ -203,7 +204,7 @@ impl<W> Queue<W> {
         expired
     }
 
-    /// Asks anew which seats can serve each request; those that none can are taken out.
+    /// Routes each request again. Takes out those that no seat can serve.
     pub fn reroute<E>(&mut self, mut route: impl FnMut(&W) -> Result<SeatSet, E>) -> Vec<(W, E)> {
         let mut all: Vec<_> = self.lines.drain(..).flat_map(|line| line.waiting).collect();
         all.sort_unstable_by_key(|waiting| waiting.sequence);
@@ -220,16 +221,16 @@ impl<W> Queue<W> {
         refused
     }
 
-    fn put(&mut self, able: SeatSet, waiting: Waiting<W>) -> Ticket {
+    fn put(&mut self, able: SeatSet, waiting: QueueEntry<W>) -> Ticket {
         let ticket = waiting.ticket();
         self.due.insert(ticket, able);
         let (owner, is_slow) = (waiting.term.cost.owner, waiting.term.is_slow());
-        let its = |line: &&mut Line<W>| {
+        let its = |line: &&mut QueueLine<W>| {
             line.owner == owner && line.able == able && line.is_slow == is_slow
         };
         match self.lines.iter_mut().find(its) {
             Some(line) => line.waiting.push_back(waiting),
-            None => self.lines.push(Line {
+            None => self.lines.push(QueueLine {
                 owner,
                 able,
                 is_slow,
@@ -246,7 +247,7 @@ impl<W> Queue<W> {
     }
 }
 
-impl<W> Waiting<W> {
+impl<W> QueueEntry<W> {
     fn ticket(&self) -> Ticket {
         Ticket {
             deadline: self.term.deadline,

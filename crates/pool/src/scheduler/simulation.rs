@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use super::tests::COST;
 use super::*;
 
-/// So many callers over members of these service times; each asks again as soon as it is answered.
+/// Callers over members with these service times. Each caller asks again as soon as it is answered.
 struct Simulation<'a> {
     machine: Scheduler<usize, usize>,
     able: SeatSet,
     members: &'a [u64],
     ends: BinaryHeap<Reverse<(Instant, usize)>>,
-    given: Vec<Place>,
+    given: Vec<RunId>,
 }
 
 impl<'a> Simulation<'a> {
@@ -48,7 +48,7 @@ impl<'a> Simulation<'a> {
     fn run(&mut self, grant: &Grant<usize>, now: Instant) {
         let end = now + Duration::from_millis(self.members[grant.connection]);
         self.ends.push(Reverse((end, self.given.len())));
-        self.given.push(grant.place);
+        self.given.push(grant.run_id);
     }
 
     /// Requests served in ten seconds.
@@ -63,9 +63,9 @@ impl<'a> Simulation<'a> {
                 break;
             }
             count += 1;
-            let place = self.given[at];
-            self.machine.finish(place, now, Verdict::Served);
-            if let Some((grant, _)) = self.machine.next(place.seat, now) {
+            let run_id = self.given[at];
+            self.machine.finish(run_id, now, RunOutcome::Served);
+            if let Some((grant, _)) = self.machine.next(run_id.seat, now) {
                 self.run(&grant, now);
             }
             self.ask(now);

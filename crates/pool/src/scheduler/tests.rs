@@ -1,4 +1,4 @@
-//! The rule of the scheduler, whatever happens in whatever order.
+//! The rule of the scheduler holds for all events in any order.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -81,13 +81,13 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// The world around the scheduler, which keeps its side of the contract.
+/// A model of the scheduler's callers, which keep their side of the contract.
 struct World {
     machine: Machine,
     now: Instant,
     generation: u64,
     open: HashMap<usize, u64>,
-    running: Vec<(Place, usize)>,
+    running: Vec<(RunId, usize)>,
     waiting: Vec<(Ticket, usize, SeatSet)>,
     requests: usize,
     answered: Vec<usize>,
@@ -128,7 +128,7 @@ impl World {
                     let orphans = self.machine.close(seat, generation).unwrap();
                     self.answered.extend(orphans);
                     self.running
-                        .retain(|(place, _)| place.generation != generation);
+                        .retain(|(run_id, _)| run_id.generation != generation);
                     assert!(self.machine.close(seat, generation).is_none());
                 }
             }
@@ -143,17 +143,17 @@ impl World {
                 uid,
             } => self.arrive(able, deadline_ms, uid),
             Event::Finish { nth, failed } if !self.running.is_empty() => {
-                let (place, request) = self.running.remove(nth % self.running.len());
-                let verdict = if failed {
-                    Verdict::Failed
+                let (run_id, request) = self.running.remove(nth % self.running.len());
+                let outcome = if failed {
+                    RunOutcome::Failed
                 } else {
-                    Verdict::Served
+                    RunOutcome::Served
                 };
-                let work = self.machine.finish(place, self.now, verdict);
+                let work = self.machine.finish(run_id, self.now, outcome);
                 assert!(work.is_none_or(|work| work == request));
                 self.answered.extend(work);
-                assert_eq!(self.machine.finish(place, self.now, verdict), None);
-                self.hand_out(place.seat);
+                assert_eq!(self.machine.finish(run_id, self.now, outcome), None);
+                self.hand_out(run_id.seat);
             }
             Event::Cancel { nth } if !self.waiting.is_empty() => {
                 let (ticket, request, _) = self.waiting.remove(nth % self.waiting.len());
@@ -182,13 +182,14 @@ impl World {
         self.owners.insert(request, uid);
         if let Some(grant) = self.machine.start(&able, self.now, term, Some(&request)) {
             assert!(able.contains(grant.connection));
-            self.running.push((grant.place, request));
+            self.running.push((grant.run_id, request));
             return;
         }
         match self.machine.admit(0, term.cost.owner) {
             Ok(displaced) => {
                 if let Some(displaced) = displaced {
-                    // Of those who have the most, and more than this one with the new request.
+                    // The displaced request belongs to a user with the most requests, more than this user has with the
+                    // new one.
                     let loser = self.owners[&displaced];
                     assert!(self.waiting_of(loser) > self.waiting_of(uid) + 1);
                     assert!((0..3).all(|other| self.waiting_of(other) <= self.waiting_of(loser)));
@@ -198,18 +199,18 @@ impl World {
                 let ticket = self.machine.enqueue(able, term, request);
                 self.waiting.push((ticket, request, able));
             }
-            Err(Refused::Full(error)) => {
+            Err(AdmitError::Full(error)) => {
                 assert_eq!(error.kind(), hsmux_token::Kind::Busy);
                 assert_eq!(self.waiting.len(), 30);
                 self.answered.push(request);
             }
-            Err(Refused::Stale) => unreachable!("the edition never changes here"),
+            Err(AdmitError::Stale) => unreachable!("the edition never changes here"),
         }
     }
 
     fn hand_out(&mut self, seat: usize) {
         while let Some((grant, request)) = self.machine.next(seat, self.now) {
-            // The oldest of its owner's that the seat can serve.
+            // The granted request is the oldest of its owner that the seat can serve.
             let uid = self.owners[&request];
             let oldest = self
                 .waiting
@@ -227,7 +228,7 @@ impl World {
 
     fn start(&mut self, grant: &Grant<usize>, request: usize) {
         self.waiting.retain(|(_, waiting, _)| *waiting != request);
-        self.running.push((grant.place, request));
+        self.running.push((grant.run_id, request));
     }
 
     fn elapse(&mut self, ms: u64) {
@@ -289,8 +290,8 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// No seat has a free lane while a request waits that it can serve, unless one that runs there has been
-    /// overtaken for too long; and every request is answered once.
+    /// No seat has a free lane while a request waits that it can serve, unless a run there was overtaken for too long.
+    /// Every request is answered once.
     #[test]
     fn no_seat_idles_while_it_could_serve(
         events in prop::collection::vec(event(), 0..120),

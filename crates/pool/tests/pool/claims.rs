@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
-use hsmux_pool::{Claim, Guest, Options, Owner, Pool, Visit};
+use hsmux_pool::{Claim, ClientConnection, ClientSession, Options, Owner, Pool};
 use hsmux_token::{Done, Outcome, Request, Result};
 
 use crate::vault::*;
@@ -24,9 +24,9 @@ fn claimed(pool: &Pool, key: Key) -> (Claim, Receiver<Result<Outcome>>) {
     (pool.submit_claimed(request, Owner::Broker(0), None), told)
 }
 
-fn asked(visit: &Visit, key: Key) -> Receiver<Result<Outcome>> {
+fn asked(connection: &ClientConnection, key: Key) -> Receiver<Result<Outcome>> {
     let (request, told) = request(key);
-    visit.submit([(request, None)]);
+    connection.submit([(request, None)]);
     told
 }
 
@@ -90,8 +90,8 @@ fn a_broker_that_fills_the_queue_leaves_places_to_the_gateway() {
 fn what_a_connection_has_asked_for_leaves_the_queue_with_it() {
     let key = Key::new(1);
     let (pool, one) = hanging(key);
-    let guest = Guest::new(Arc::clone(&pool));
-    let (going, staying) = (guest.visit(), guest.visit());
+    let session = ClientSession::new(Arc::clone(&pool));
+    let (going, staying) = (session.connect(), session.connect());
     let told: Vec<_> = (0..40).map(|_| asked(&going, key)).collect();
     let waiting = pool.status().waiting;
     assert!(waiting > 30, "{waiting}");

@@ -45,7 +45,7 @@ fn a_request_moves_on_when_a_token_fails() {
             pool.status().objects[0].members.len() == 2
         });
     }
-    // Where the first was busy with a proof, the failure still waits for its request.
+    // If the first member was busy with a proof, the failure still waits for its request.
     eventually("CKR_DEVICE_ERROR ends the connection", || {
         key.check(pool.execute(&key.signing(), in_seconds(60)).unwrap());
         one.connections() >= 2

@@ -1,8 +1,8 @@
-//! Members that are other hosts, and guests that are.
+//! Members that are other hosts, and client sessions of other hosts.
 
 use std::sync::Arc;
 
-use hsmux_pool::{Connector, Guest, Options, Owner, Pool, Seat};
+use hsmux_pool::{ClientSession, Connector, Options, Owner, Pool, Seat};
 use hsmux_token::{Kind, Operation, Result, Token};
 
 use crate::vault::*;
@@ -41,12 +41,12 @@ fn near_and_far(one: Key, two: Key) -> Arc<Pool> {
 fn another_host_is_served_by_tokens_of_this_one_alone() {
     let (one, two) = (Key::new(1), Key::new(2));
     let pool = near_and_far(one, two);
-    let sign = |guest: &Guest, key: Key| guest.execute(&key.signing(), in_seconds(60));
-    let application = Guest::new(Arc::clone(&pool));
+    let sign = |session: &ClientSession, key: Key| session.execute(&key.signing(), in_seconds(60));
+    let application = ClientSession::new(Arc::clone(&pool));
     one.check(sign(&application, one).unwrap());
     two.check(sign(&application, two).unwrap());
 
-    let host = Guest::of(Arc::clone(&pool), Owner::Host(1));
+    let host = ClientSession::of(Arc::clone(&pool), Owner::Host(1));
     one.check(sign(&host, one).unwrap());
     assert_eq!(sign(&host, two).unwrap_err().kind(), Kind::NoReplica);
     pool.park("near", "a test").unwrap();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use hsmux_pool::{Guest, Options, Owner};
+use hsmux_pool::{ClientSession, Options, Owner};
 use hsmux_token::fake::{Builder, FakeToken};
 use hsmux_token::{
     Attributes, Batch, Blob, Class, Done, Made, Mechanism, Object, ObjectId, ObjectRef, Operation,
@@ -52,22 +52,22 @@ fn token() -> Builder {
         })
 }
 
-fn session_key(guest: &Guest, bits: usize) -> ObjectRef {
+fn session_key(session: &ClientSession, bits: usize) -> ObjectRef {
     let create = Operation::Create {
         template: modulus(bits),
         near: None,
     };
-    let made = guest.execute(&create, in_seconds(60)).unwrap();
+    let made = session.execute(&create, in_seconds(60)).unwrap();
     let made = made.into_objects().unwrap();
     ObjectRef::Session(made[0].session.unwrap())
 }
 
 /// How many operations of the first owner are done before the last one of the second.
-fn before_the_last(keys: impl Fn(&Guest, usize) -> ObjectRef) -> usize {
+fn before_the_last(keys: impl Fn(&ClientSession, usize) -> ObjectRef) -> usize {
     let supply = Supply::of(token);
     let pool = pool(Options::default(), vec![supply.seat("one")]);
-    let guests = [1, 2].map(|uid| Guest::of(Arc::clone(&pool), Owner::User(uid)));
-    let keys = [keys(&guests[0], 8192), keys(&guests[1], 2048)];
+    let sessions = [1, 2].map(|uid| ClientSession::of(Arc::clone(&pool), Owner::User(uid)));
+    let keys = [keys(&sessions[0], 8192), keys(&sessions[1], 2048)];
     supply.last().hang();
     let (tell, told) = channel();
     for _ in 0..EACH {
@@ -79,7 +79,7 @@ fn before_the_last(keys: impl Fn(&Guest, usize) -> ObjectRef) -> usize {
                 mechanism: Mechanism::plain(ck::CKM_RSA_PKCS),
                 data: vec![7; 32].into(),
             };
-            guests[owner].submit(Batch::from_iter([Request {
+            sessions[owner].submit(Batch::from_iter([Request {
                 operation,
                 deadline: in_seconds(60),
                 done: Done::new(move |result| {
@@ -102,7 +102,7 @@ fn before_the_last(keys: impl Fn(&Guest, usize) -> ObjectRef) -> usize {
 fn operations_with_a_large_session_key_count_by_the_time_that_they_take() {
     let before = before_the_last(session_key);
     assert!(before <= 6, "{before}");
-    let alike = before_the_last(|guest, _| session_key(guest, 2048));
+    let alike = before_the_last(|session, _| session_key(session, 2048));
     assert!(alike >= EACH - 2, "{alike}");
 }
 

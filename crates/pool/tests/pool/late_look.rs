@@ -47,7 +47,7 @@ impl Connector for Member {
         }
     }
 
-    fn scout(&self) -> Result<Arc<dyn Token>> {
+    fn connect_probe(&self) -> Result<Arc<dyn Token>> {
         let token = token();
         token.set_objects(vec![secret(32)]);
         Ok(Arc::new(Looker {

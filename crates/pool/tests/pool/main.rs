@@ -1,26 +1,26 @@
 //! The pool over fake tokens with real keys.
 
+mod affinity;
 mod changes;
 mod claims;
+mod client_sessions;
 mod counted;
-mod course;
+mod direct_connections;
 mod faults;
-mod guests;
 mod health;
-mod homes;
 mod hosts;
 mod large_keys;
 mod late_look;
-mod lines;
 mod load;
-mod minded;
-mod minding;
+mod object_sync;
 mod panics;
 mod rejoin;
+mod request_timing;
 mod roster;
 mod secrets;
 mod serving;
 mod slots;
 mod slow;
-mod stock;
 mod vault;
+mod watched_member;
+mod watching;

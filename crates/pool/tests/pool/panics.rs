@@ -7,8 +7,8 @@ use std::time::Duration;
 use hsmux_pool::{Options, Seat, SeatState};
 use hsmux_token::{Batch, Done, Kind, Request, Token};
 
-use crate::minded::{ALL, Member};
 use crate::vault::*;
+use crate::watched_member::{ALL, Member};
 
 #[test]
 fn a_connector_that_panics_is_a_failed_attempt() {

@@ -1,4 +1,4 @@
-//! What another member, or the same one come back, does with a request and a key.
+//! Requests and keys move to another member, or to the same member when it is back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -57,7 +57,7 @@ fn both_ways_of_a_cipher_move_on_in_flight() {
     }
 }
 
-/// What was proved of the token before it went is not believed of the one that comes.
+/// The proofs of a token end with its connection.
 #[test]
 fn a_member_that_comes_back_with_another_key_does_not_serve_it() {
     let (key, other) = (Key::new(1), Key::new(9));

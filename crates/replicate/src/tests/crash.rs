@@ -2,8 +2,8 @@
 
 use super::bench::{Tampered, again, pair, secret};
 use super::{Bench, in_own_process};
-use hsmux_token::ck::{CKM_AES_KEY_GEN, CKM_GENERIC_SECRET_KEY_GEN};
-use hsmux_token::{ObjectId, Operation, Token};
+use hsmux_token::ck::{CKA_SIGN, CKM_AES_KEY_GEN, CKM_GENERIC_SECRET_KEY_GEN};
+use hsmux_token::{Error, ObjectId, Operation, Token};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -51,6 +51,45 @@ fn a_crash_at_any_operation_leaves_all_or_nothing() {
             }
         },
     );
+}
+
+/// One member is enough, so the change is finished without the other one, which makes up for it.
+#[test]
+fn a_member_that_died_half_way_has_the_key_once() {
+    let name = "crash::a_member_that_died_half_way_has_the_key_once";
+    in_own_process(name, TWO, |folder| {
+        let bench = Bench::new(folder, TWO, 1);
+        let inner = bench.token("hsm2");
+        // Lost between the unwrapping and the check value.
+        let tamper = |operation: &Operation| {
+            let is_last = matches!(
+                operation,
+                Operation::SetAttributes { .. } | Operation::Destroy { .. }
+            );
+            is_last.then(|| Err(Error::lost("hsm2: the process has ended")))
+        };
+        let tampered: Arc<dyn Token> = Arc::new(Tampered {
+            inner: Arc::clone(&inner),
+            tamper,
+        });
+        bench.swap("hsm2", tampered);
+        let mut operation = secret(CKM_GENERIC_SECRET_KEY_GEN, 32, "mac");
+        if let Operation::Generate { template, .. } = &mut operation {
+            *template = std::mem::take(template).with_flag(CKA_SIGN, true);
+        }
+        let made = bench.make(&operation)[0].object.id;
+        let half_made = &bench.holdings()[1];
+        assert!(
+            !half_made.is_empty() && half_made.iter().all(|object| object.id != made),
+            "{half_made:?}"
+        );
+
+        bench.swap("hsm2", inner);
+        let member = bench.pool.returns("hsm2");
+        let told = bench.coordinator.catch_up(&*bench.pool, &member).unwrap();
+        assert!(told.failed.is_empty(), "{told:?}");
+        assert_eq!(bench.everywhere(), [made]);
+    });
 }
 
 /// How many objects every member has beside the first key, once all have caught up. They are deleted: changes go on

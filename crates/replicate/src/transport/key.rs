@@ -2,10 +2,10 @@
 
 use super::TRANSPORT_LABEL;
 use crate::channel::{OAEP_HASHES, oaep};
-use crate::member_task::refuses_template;
 use crate::token_access::TokenAccess;
 use hmac::{Hmac, Mac};
 use hsmux_software::PublicKey;
+use hsmux_software::refuses_template;
 use hsmux_token::ck::*;
 use hsmux_token::{
     Attributes, Class, Error, Kind, Mechanism, Object, ObjectId, Operation, Result, Verb,

@@ -48,7 +48,7 @@ fn owners_that_are_gone_are_forgotten() {
         shares.charge(owner, 1 + owner % 3);
         assert!(shares.had.len() <= 2 * MOST_REMEMBERED);
     }
-    // Where work goes on those that have come and gone are soon forgotten.
+    // While others work, owners that have left are soon forgotten.
     let mut shares = Shares::default();
     for owner in 1..10_000 {
         shares.charge(owner, 5);

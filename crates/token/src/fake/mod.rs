@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use crate::sync::{Condvar, Mutex};
 use crate::{
-    Batch, Error, Kind, Line, Object, ObjectId, ObjectRef, Operation, Outcome, Pace, Request,
-    Result, Seen, Snapshot, Token, TokenInfo,
+    Batch, DirectConnection, Error, Kind, Object, ObjectId, ObjectRef, Operation, Outcome, Pace,
+    Request, Result, Seen, Snapshot, Token, TokenInfo,
 };
 
 pub use builder::Builder;
@@ -212,7 +212,7 @@ impl Token for FakeToken {
         }
     }
 
-    fn hand_over(&self, _: &Line<'_>) -> Result<()> {
+    fn hand_over(&self, _: &DirectConnection<'_>) -> Result<()> {
         let taken = self.0.taken.as_ref().ok_or_else(|| {
             let message = "this fake token takes no connections over";
             Error::request(Kind::Unsupported, message)

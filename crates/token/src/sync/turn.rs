@@ -33,7 +33,7 @@ pub struct SharedTurn<'a> {
 struct Holders {
     one: bool,
     together: usize,
-    /// Who waits to be the one goes before those that would come together.
+    /// Threads that wait to be alone. They go before those that would share.
     waiting: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What a client sends: frames as they come, within their time and the room that there is.
+//! Frames that a client sends, with limits on their time and memory.
 
 use std::io;
 use std::sync::Arc;
@@ -16,22 +16,22 @@ use crate::server::Answerer;
 use crate::wipe::wipe;
 use crate::{Call, Reply, socket};
 
-/// A frame has so long from its first byte to its last, and a second more for each [`SLOWEST`] bytes.
+/// The time limit of a frame, from its first byte to its last. Each [`SLOWEST`] bytes add a second.
 const FRAME_WITHIN: Duration = Duration::from_secs(30);
 
-/// Bytes a second that any honest peer sends, also a host over a slow line.
+/// Bytes a second that any honest peer sends, even a host over a slow line.
 const SLOWEST: usize = 64 << 10;
 
-/// What a frame needs besides its bytes and an answer that is as long, in bytes.
+/// Bytes that a frame needs besides its own and those of an answer as long.
 const AROUND: usize = 4 << 10;
 
-/// What a data item takes in memory once it is decoded, in bytes: an attribute has three, and 40 bytes.
+/// Bytes that a data item takes in memory once it is decoded. An attribute has three items, and takes 40 bytes.
 const ITEM: usize = 16;
 
-/// What has come; of the reactor's thread alone.
+/// Received bytes and calls. Only the reactor's thread uses it.
 pub(super) struct Inbox {
     frames: FrameBuffer,
-    /// When the first byte of a frame came whose last is missing.
+    /// When the first byte of an incomplete frame came.
     begun: Option<Instant>,
     /// A call that waits for room, or for its peer to read the answer to the last one.
     waiting: Option<Vec<u8>>,
@@ -48,7 +48,7 @@ impl Inbox {
 }
 
 impl Inbox {
-    /// Whether a call, or the begin of one, waits.
+    /// Whether a call, or the beginning of one, waits.
     pub(super) fn is_waiting(&self) -> bool {
         self.waiting.is_some() || self.frames.pending() > 0
     }
@@ -59,7 +59,7 @@ impl Caller {
         let mut inbox = self.inbox.lock();
         let has_some = inbox.waiting.is_some() || inbox.frames.pending() > 0;
         if has_some && !self.hear_all(&mut inbox) {
-            // The end of a connection is told while it is not read, too.
+            // epoll reports the end of a connection also while the connection is paused.
             if ready.intersects(EventFlags::HUP | EventFlags::ERR) {
                 self.end();
             }
@@ -77,7 +77,7 @@ impl Caller {
         self.hear_all(&mut inbox);
     }
 
-    /// Takes all whole frames; whether the connection may be read on.
+    /// Takes all whole frames. Answers whether more may be read.
     fn hear_all(self: &Arc<Self>, inbox: &mut Inbox) -> bool {
         while !self.ended.load(Ordering::Acquire) {
             let next = match inbox.waiting.take() {
@@ -110,7 +110,7 @@ impl Caller {
         }
     }
 
-    /// A frame has begun, or nothing has come; whether there is room for the rest.
+    /// Handles an incomplete frame, or none. Answers whether there is room for the rest.
     fn await_rest(self: &Arc<Self>, inbox: &mut Inbox) -> Result<bool> {
         if inbox.frames.pending() == 0 {
             inbox.begun = None;
@@ -138,7 +138,7 @@ impl Caller {
         }
     }
 
-    /// Takes a whole frame; `false` where it waits.
+    /// Takes a whole frame; `false` if it has to wait.
     fn hear(self: &Arc<Self>, inbox: &mut Inbox, frame: Vec<u8>) -> Result<bool> {
         let Some(greeted) = self.greeted.get() else {
             self.greet(&frame::decode(&frame.into())?)?;
@@ -150,11 +150,11 @@ impl Caller {
                 "a call before the answer to that by which the connection was handed over",
             ));
         }
-        // What has come behind it was sent before its answer; nor is a turn of this connection longer than one call.
+        // Bytes behind the call were sent before its answer. Besides, a connection's turn is one call long.
         if self.busy.load(Ordering::Acquire) || inbox.frames.pending() > 0 {
             return Err(one_at_a_time());
         }
-        // From here on nothing of the last answer is held.
+        // A call waits until the peer has read the last answer: only one of both is held at a time.
         if self.outlet.waiting_since().is_some() {
             inbox.waiting = Some(frame);
             return Ok(false);
@@ -170,7 +170,7 @@ impl Caller {
             FREE
         };
         let operations = frame::claimed_operations(&frame);
-        // More than there are bytes is no call at all, which is found below.
+        // A call cannot have more operations than bytes; `count_call` below refuses it.
         if operations > conversation.most_operations() && operations <= frame.len() as u64 {
             let refused = too_many(operations, conversation.most_operations());
             self.answer(&Reply::failed(refused));
@@ -186,7 +186,7 @@ impl Caller {
         let frame = Bytes::from(frame);
         let call: Call = frame::decode_counted(&frame)?;
         let need = held + conversation.answer_bytes(&call);
-        // What the catalogue needs is not up to the peer.
+        // The peer cannot make the catalogue larger.
         if need > most && !matches!(call, Call::Catalogue { .. }) {
             self.answer(&Reply::failed(too_much(need)));
             return Ok(true);
@@ -209,7 +209,7 @@ impl Caller {
         greeted.conversation.call(call, answer);
     }
 
-    /// Until when the rest of a frame is to be there; the time does not run while the connection is not read.
+    /// The deadline of an incomplete frame. The time does not run while the connection is paused.
     pub(super) fn rest_until(&self) -> Option<Instant> {
         let inbox = self.inbox.lock();
         let begun = inbox.begun?;

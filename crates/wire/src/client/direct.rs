@@ -1,4 +1,4 @@
-//! The short way: connections that the daemon has handed over to a worker, each for uses of one key.
+//! Direct connections: the daemon has handed them over to a worker, each for uses of one key.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,21 +11,20 @@ use crate::connection::Connection;
 use crate::direct::{LONGEST, processor};
 use crate::{Answer, Call, Reply, frame};
 
-/// So many uses of one key, one after the other, are worth a connection of its own.
+/// Uses of one key in a row before a direct connection is asked for.
 const WORTH: u32 = 16;
 
-/// What is around the data in a frame is never so long.
+/// Upper bound of the bytes in a frame besides its data.
 const AROUND: usize = 4 << 10;
 
-/// A use that takes longer is asked of the daemon, which knows what to do about a worker that hangs.
+/// A use that takes longer is repeated at the daemon, which handles a worker that hangs.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// After a refusal, and after a connection that ended, it is not asked for again at once: this long, and
-/// twice as long each time.
+/// Back-off after a refusal or after the end of a direct connection; it doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Connections that were handed over, and whether another one is worth while.
+/// Idle direct connections, and the state that decides about asking for another.
 #[derive(Default)]
 pub(super) struct Direct {
     idle: Mutex<Vec<Handed>>,
@@ -33,7 +32,7 @@ pub(super) struct Direct {
     offered: AtomicBool,
 }
 
-/// Not one of those that keep the application's login: the daemon may end it at any time.
+/// A direct connection. It does not keep the application's login: the daemon may end it at any time.
 struct Handed {
     connection: Connection,
     version: u16,
@@ -43,7 +42,7 @@ struct Handed {
     since: Instant,
 }
 
-/// What is asked of the daemon, one after the other.
+/// The key of the last uses in a row, and the back-off.
 #[derive(Default)]
 struct Usual {
     key: Option<ObjectId>,
@@ -53,12 +52,12 @@ struct Usual {
 }
 
 impl Direct {
-    /// Whether the daemon hands connections over.
+    /// Notes whether the daemon hands connections over.
     pub fn offered(&self, offered: bool) {
         self.offered.store(offered, Ordering::Relaxed);
     }
 
-    /// One to a worker that was on the same CPU, if there is a choice.
+    /// Takes an idle connection for this key, preferably to a worker that was on this CPU.
     fn take(&self, key: &ObjectId, here: u32) -> Option<Handed> {
         let mut idle = self.idle.lock();
         let is_near = |(_, handed): &(usize, &Handed)| handed.cpu == Some(here);
@@ -76,7 +75,7 @@ impl Direct {
         }
     }
 
-    /// Whether one more is to be asked for; notes that the key is used.
+    /// Counts a use of the key. Answers whether to ask for another direct connection.
     fn is_worth_asking(&self, key: ObjectId) -> bool {
         let mut usual = self.usual.lock();
         if usual.key != Some(key) {
@@ -97,10 +96,10 @@ impl Direct {
         usual.not_before = Some(Instant::now() + usual.pause);
     }
 
-    /// One has ended that lived for so long.
+    /// A direct connection has ended after this time.
     fn ended(&self, lived: Duration) {
         let mut usual = self.usual.lock();
-        // It was worth more than the time without one.
+        // It lasted longer than the back-off: start again with the shortest.
         if lived > usual.pause {
             usual.pause = Duration::ZERO;
         }
@@ -110,7 +109,7 @@ impl Direct {
 }
 
 impl Client {
-    /// The worker's answer; `None` where the daemon is to be asked.
+    /// The worker's answer; `None` if the daemon has to be asked.
     pub(super) fn exchange_directly(&self, call: &Call, deadline: Instant) -> Option<Reply> {
         let direct = &self.direct;
         if !direct.offered.load(Ordering::Relaxed) {
@@ -131,7 +130,7 @@ impl Client {
                 direct.keep(handed);
                 Some(reply)
             }
-            // What failed there may be repeated, and what follows from it is the daemon's to say.
+            // Uses may be repeated. The daemon decides what follows from a failed token.
             _ => {
                 direct.ended(handed.since.elapsed());
                 None
@@ -140,7 +139,7 @@ impl Client {
     }
 
     fn ask_for(&self, key: ObjectId, deadline: Instant) -> Option<Handed> {
-        // One stays: with an application's last connection the daemon forgets its login.
+        // One connection stays: the daemon forgets an application's login with its last connection.
         let mut idle = self.idle.lock();
         let spare = (idle.len() > 1).then(|| idle.pop()).flatten();
         drop(idle);
@@ -163,7 +162,7 @@ impl Client {
         })
     }
 
-    /// The connection, if it is handed over; otherwise it goes on as before.
+    /// Asks on this connection. Answers it if it is handed over; otherwise the client keeps it.
     fn ask_on(&self, mut line: Line, key: ObjectId, deadline: Instant) -> Option<Line> {
         let call = Call::HandOver(key);
         let answer = line.connection.exchange(&call, Some(deadline)).ok()?;

@@ -1,4 +1,4 @@
-//! Entry for fuzz targets: what a program writes on a connection that was handed over, as a worker hears it.
+//! Entry for fuzz targets: the bytes of a program on a direct connection, as a worker reads them.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -17,12 +17,12 @@ pub struct Rig {
     chunk: Box<[u8]>,
 }
 
-/// What the worker makes of it.
+/// The worker's reaction.
 #[derive(Debug)]
 pub enum Asked {
-    /// More has to come.
+    /// The frame is incomplete.
     Nothing,
-    /// A use of the key, until then.
+    /// A use of the key, with its deadline.
     Use(Operation, Instant),
     /// A call that is answered by an error.
     Refused(Error),
@@ -44,7 +44,7 @@ impl Rig {
         }
     }
 
-    /// A new connection on which these pieces come, each of which is read by itself, until something is made of them.
+    /// Writes these pieces to a new connection, and reads each by itself until the worker reacts.
     pub fn hear<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]>, shared: bool) -> Asked {
         let mut line = Line::new(Arc::clone(&self.handed), shared, true);
         for piece in pieces.filter(|piece| !piece.is_empty()) {

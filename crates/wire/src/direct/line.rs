@@ -1,4 +1,4 @@
-//! One connection that was handed over: what comes on it, and what is answered.
+//! One direct connection: reads its calls, and writes its answers.
 
 use std::io;
 use std::net::Shutdown;
@@ -20,18 +20,18 @@ const MAX_REMAINING: Duration = Duration::from_secs(24 * 3600);
 /// Reads that one frame may take. A client writes a frame at once, and each read wakes the worker.
 const MOST_READS: u32 = 16;
 
-/// A program's connection, as several threads may hear it.
+/// A program's connection, shared by the threads that read it.
 pub struct Handed {
     pub(super) stream: UnixStream,
-    /// Whose it is, by the kernel's word.
+    /// The program's user id, by the kernel (SO_PEERCRED).
     pub(super) uid: u32,
     version: u16,
     key: ObjectId,
-    /// Those of this process.
+    /// The number of direct connections of this process.
     everywhere: Arc<AtomicUsize>,
 }
 
-/// A program's connection, as one thread hears it.
+/// A program's connection, with one thread's own state.
 pub(super) struct Line {
     pub handed: Arc<Handed>,
     pub home: bool,
@@ -45,19 +45,19 @@ pub(super) struct Line {
     pub turn: u64,
 }
 
-/// What came on a line.
+/// The result of one read.
 pub(super) enum Heard {
-    /// Nothing that is whole.
+    /// No whole frame yet.
     Nothing,
     Asked(Operation, Instant),
-    /// What is no use of its key.
+    /// A call that is not a valid use of the connection's key.
     Refused(Error),
-    /// The program is gone, or speaks nonsense.
+    /// The program has hung up, or sent something malformed.
     Ended,
 }
 
 impl Handed {
-    /// On which `version` is spoken, for uses of `key`; counted in `everywhere` until no thread hears it any more.
+    /// A connection in this frame `version`, for uses of `key`. It is counted in `everywhere` until it is dropped.
     pub fn new(
         stream: UnixStream,
         version: u16,
@@ -95,20 +95,20 @@ impl Line {
         }
     }
 
-    /// Takes what has come into `chunk`.
+    /// Reads the available bytes through `chunk`.
     pub fn hear(&mut self, chunk: &mut [u8]) -> Heard {
         match socket::read_some(&self.handed.stream, chunk) {
             Ok(0) => return Heard::Ended,
             Ok(read) => {
                 self.inbox.extend(&chunk[..read]);
-                // What is not for a worker may be a PIN all the same.
+                // A program may send a PIN here by mistake.
                 wipe(&mut chunk[..read]);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Heard::Nothing,
             Err(_) => return Heard::Ended,
         }
         let call = match self.inbox.next(LONGEST) {
-            // The rest may come to another thread.
+            // If the connection is shared, another thread may read the rest.
             Ok(None) if self.shared || self.reads == MOST_READS => return Heard::Ended,
             Ok(None) => {
                 self.reads += 1;
@@ -120,14 +120,14 @@ impl Line {
             }
             Err(error) => Err(error),
         };
-        // One call at a time: what follows before its answer would never be heard.
+        // One call at a time: bytes that follow before the answer would never be read.
         match call {
             Ok(Call::Execute(items)) if self.inbox.pending() == 0 => self.judge(items),
             _ => Heard::Ended,
         }
     }
 
-    /// Whether it is what the connection was handed over for.
+    /// Checks that the call is one valid use of the connection's key.
     fn judge(&self, items: Vec<crate::Item>) -> Heard {
         let Ok([item]) = <[crate::Item; 1]>::try_from(items) else {
             return Heard::Ended;
@@ -144,7 +144,7 @@ impl Line {
         Heard::Asked(item.operation, Instant::now() + remaining)
     }
 
-    /// Whether the answer is on its way: a program that does not read is not waited for.
+    /// Writes the answer. `false` if the socket does not take it whole: a worker never waits for a program to read.
     pub fn answer(&self, result: Result<Outcome>, out: &mut Vec<u8>) -> bool {
         let reply = Reply {
             cpu: Some(processor()),

@@ -30,9 +30,8 @@ pub(super) struct Board {
     listeners: Vec<Listener>,
 }
 
-/// What a lane carries, in the order in which it will be answered. Later frames are there when the peer
-/// has answered the first, so that the lane does not idle while the answer and the next frame pass each
-/// other.
+/// Operations on a lane, in the order of their answers. Further frames are sent before the first is answered: the lane
+/// does not idle between an answer and the next frame.
 #[derive(Default)]
 struct OnLane {
     operations: VecDeque<Running>,

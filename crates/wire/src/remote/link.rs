@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 
 use hsmux_token::fork::Unshared;
-use hsmux_token::{Line, TokenInfo};
+use hsmux_token::{DirectConnection, TokenInfo};
 
 /// Knows what stands behind the lanes, and what became of it when they end.
 pub trait Keeper: Send + Sync {
@@ -20,7 +20,7 @@ pub trait Keeper: Send + Sync {
     }
 
     /// See [`hsmux_token::Token::hand_over`].
-    fn hand_over(&self, _line: &Line<'_>) -> io::Result<()> {
+    fn hand_over(&self, _connection: &DirectConnection<'_>) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

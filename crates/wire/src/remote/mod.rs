@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use hsmux_token::fork::Unshared;
 use hsmux_token::{
-    Batch, Error, Estimate, Kind, Line, ObjectId, Operation, Outcome, Pace, Result, Seen, Snapshot,
-    Token, TokenInfo,
+    Batch, DirectConnection, Error, Estimate, Kind, ObjectId, Operation, Outcome, Pace, Result,
+    Seen, Snapshot, Token, TokenInfo,
 };
 
 use crate::connection::Connection;
@@ -74,8 +74,7 @@ impl RemoteToken {
         }
     }
 
-    /// What the token says of itself now. Where it is a pool, that is another thing than at first once it has
-    /// more members. Blocks.
+    /// Asks the token for its information again. A pool's changes when it gets more members. Blocks.
     pub fn inquire(&self) -> Result<TokenInfo> {
         match self.ask(&mut self.shared.admin.lock(), &Call::Info)? {
             Answer::Info(info) => Ok(info),
@@ -152,7 +151,7 @@ impl Token for RemoteToken {
         }
     }
 
-    fn hand_over(&self, line: &Line<'_>) -> Result<()> {
+    fn hand_over(&self, line: &DirectConnection<'_>) -> Result<()> {
         self.shared.keeper.hand_over(line).map_err(|error| {
             let message = format!("{} takes no connection over: {error}", self.shared.name);
             Error::request(Kind::Unsupported, message)

@@ -186,8 +186,8 @@ impl Shared {
         }
     }
 
-    /// The link is broken. Where a process stands behind it, its fate is awaited, which the
-    /// kernel tells in a moment; the requests fail with that.
+    /// Handles a broken link. If the peer is a process, it is killed, and the requests fail with its fate once the kernel
+    /// reports that.
     pub fn lose(&self, reason: &str) {
         let error = Error::lost(format!("{}: {reason}", self.name));
         if self.keeper.ended().is_none() {

@@ -9,8 +9,8 @@ use hsmux_worker::{ProcessConnector, Profile, Sandbox};
 
 use crate::rig::*;
 
-/// Tries of a module under a profile: whether it could write its own file, read one of the system, read and write another
-/// member's, reach the network, run a program, reach a service of the machine, and make a device.
+/// What a module can do under a profile: write its own file; read a file of the system; read another member's file;
+/// write it; reach the network; run a program; reach a service of the machine; make a device.
 fn reached(profile: Profile) -> Vec<bool> {
     let elsewhere = tempfile::tempdir().unwrap();
     let pin = elsewhere.path().join("other.pin");

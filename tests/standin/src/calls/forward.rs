@@ -236,7 +236,7 @@ macro_rules! makes {
                 $(lacks(session, unsafe { (*$how).mechanism })?;)?
                 makes(session)?;
                 // SAFETY: the same.
-                $(forbids_no(session, unsafe { templated($template, $len) })?;)*
+                $(refuses_false(session, unsafe { templated($template, $len) })?;)*
                 // SAFETY: the same.
                 unsafe { real!($name(session, $($argument),*)) }
             };
@@ -262,16 +262,16 @@ unsafe fn templated<'a>(template: Template, len: CK_ULONG) -> &'a [CK_ATTRIBUTE]
     unsafe { std::slice::from_raw_parts(template, len as usize) }
 }
 
-fn forbids_no(session: CK_SESSION_HANDLE, template: &[CK_ATTRIBUTE]) -> Result<(), CK_RV> {
+fn refuses_false(session: CK_SESSION_HANDLE, template: &[CK_ATTRIBUTE]) -> Result<(), CK_RV> {
     let control = Control::now()?;
-    let kinds = &control.token(device(session)?.0)?.forbids_no;
-    let is_no = |of: &CK_ATTRIBUTE| {
+    let kinds = &control.token(device(session)?.0)?.refuses_false;
+    let is_false = |of: &CK_ATTRIBUTE| {
         // SAFETY: each value of a template has its stated length.
         of.ulValueLen == 1 && unsafe { *of.pValue.cast::<u8>() } == CK_FALSE
     };
     if template
         .iter()
-        .any(|of| kinds.contains(&of.type_) && is_no(of))
+        .any(|of| kinds.contains(&of.type_) && is_false(of))
     {
         Err(CKR_ATTRIBUTE_TYPE_INVALID)
     } else {

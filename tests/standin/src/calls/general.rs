@@ -1,6 +1,9 @@
 //! The module, its slots and its tokens.
 
+use std::time::Duration;
+
 use hsmux_token::ck::*;
+use parking_lot::Mutex;
 
 use super::nothing::NOTHING;
 use super::{code, padded, put, put_list};
@@ -69,7 +72,7 @@ pub fn begin() -> Result<(), CK_RV> {
         std::process::abort();
     }
     while Control::now()?.hang_in_initialize {
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5));
     }
     crate::reach::try_all(&control);
     match control.initialize_error {
@@ -105,11 +108,20 @@ unsafe extern "C" fn C_GetSlotList(
     let list = || {
         World::with(|_| Ok(()))?;
         let control = Control::now()?;
+        let _turn = control.slots_alone.then(alone).transpose()?;
         let present = (0..control.tokens.len() as CK_SLOT_ID).filter(|s| control.token(*s).is_ok());
         // SAFETY: the standard's promise.
         unsafe { put_list(&present.collect::<Vec<_>>(), slots, len) }
     };
     code(list())
+}
+
+/// Takes a millisecond; an error while another thread is here.
+fn alone() -> Result<impl Drop, CK_RV> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.try_lock().ok_or(CKR_GENERAL_ERROR)?;
+    std::thread::sleep(Duration::from_millis(1));
+    Ok(turn)
 }
 
 unsafe extern "C" fn C_GetSlotInfo(slot: CK_SLOT_ID, info: *mut CK_SLOT_INFO) -> CK_RV {

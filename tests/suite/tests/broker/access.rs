@@ -8,7 +8,7 @@ use crate::rig::Broker;
 
 const TEXT: &str = r#"{"plaintext": "c2VjcmV0"}"#;
 
-/// Whether a key is there is not told to those who may not use it.
+/// A client that may not use a key cannot find out whether the key exists.
 #[test]
 fn a_forbidden_key_looks_like_one_that_is_not_there() {
     let rig = Rig::empty(Setup::Daemon, 1);
@@ -50,7 +50,7 @@ allow = ["*"]
     broker.refused("GET", "keys/app-own", "", 403, "permission denied");
 }
 
-/// Whoever reads the store, or a copy of it, cannot ask the broker with what is in it.
+/// The store has no token that a reader of it, or of a copy, could use.
 #[test]
 fn a_token_is_not_in_the_store_that_knows_it() {
     let mut broker = Broker::start(1);

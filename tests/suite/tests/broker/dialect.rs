@@ -1,4 +1,4 @@
-//! What the dialect says of requests that lack something, or say what cannot be.
+//! Requests that lack something, or ask for something impossible, and the dialect's errors for them.
 
 use hsmux_suite::{PATIENCE, Rig, Setup, until};
 use serde_json::json;

@@ -110,7 +110,7 @@ fn a_member_that_knows_not_all_uses_of_a_template_gets_its_keys() {
     let broker = Broker::over(rig, "");
     for (at, token) in tokens.iter_mut().enumerate() {
         let kinds = [ck::CKA_DERIVE, ck::CKA_WRAP, ck::CKA_UNWRAP];
-        token.set_all(&format!("forbids_no = {kinds:?}"));
+        token.set_all(&format!("refuses_false = {kinds:?}"));
         for kind in KINDS {
             is_free(&broker, &format!("app-{at}-{kind}"), kind);
         }

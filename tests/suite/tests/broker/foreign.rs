@@ -117,7 +117,7 @@ impl Client {
         assert!(done, "{method} {path}: {status} {json}");
     }
 
-    /// What is enciphered by the key of this label, or why it is not.
+    /// The ciphertext by the key of this label, or the status of the error.
     fn seal(&mut self, label: &str) -> Result<String, u16> {
         let (status, json) = self.ask("POST", &format!("encrypt/label:{label}"), TEXT);
         let sealed = json["data"]["ciphertext"].as_str();
@@ -259,7 +259,7 @@ fn whoever_writes_first_a_key_of_another_program_is_known_and_a_removed_one_is_n
         }
         assert!(took < A_SECOND, "{when:?} {ours:?} {theirs:?}: {took:?}");
     }
-    // What came later has hidden none of them, and ours are there as well.
+    // Objects that were made later hide none of them, and the broker's own keys still work.
     for label in &there {
         let sealed = client.seal(label).expect(label);
         assert!(client.opens(label, &sealed), "{label}");

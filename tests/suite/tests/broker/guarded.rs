@@ -168,7 +168,7 @@ fn an_administrator_deletes_a_key_of_the_broker_only_where_that_is_said() {
     );
 }
 
-/// Who has the PINs in a process of its own meets no listener; the keys are hidden from it all the same.
+/// A program that embeds the pool meets no listener; the broker's keys are hidden from it all the same.
 #[test]
 fn a_pool_that_a_program_embeds_hides_them_as_well() {
     let mut broker = broker();

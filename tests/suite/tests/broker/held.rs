@@ -1,4 +1,4 @@
-//! What the tokens hold of the broker's keys, as another program reads it.
+//! The broker's keys on the tokens, as another program reads them.
 
 use hsmux_suite::{PATIENCE, until};
 

@@ -144,7 +144,7 @@ fn a_token_that_hangs_on_the_services_threads_holds_up_nobody_else() {
     for path in ["/healthz", OTHER] {
         assert_eq!(ask(&broker, path).status, 200, "{path}");
     }
-    // Whoever has a thread of the service is told when that is free: the deadline has passed for them, too.
+    // Requests that hold a thread are answered when it is free. Their deadline has passed: the answer is an error.
     tokens.set("a", ANSWERS);
     (0..most()).for_each(|_| ended());
     until("the token serves again", PATIENCE, || {

@@ -123,7 +123,7 @@ fn lasts(mut broker: Broker) {
     });
     broker.rig.stop();
     client.wait();
-    // What it says of its last attempt is written at once, all else later: it may stand within a line.
+    // curl writes the message about its last attempt at once and its output later: the message may be within a line.
     let log = client.log();
     let (before, said) = log.split_once("curl: ").expect("why it has ended");
     let (said, after) = said.split_once('\n').expect("a line");

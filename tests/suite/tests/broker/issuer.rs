@@ -242,7 +242,7 @@ fn what_a_server_says_that_makes_no_sense_changes_nothing() {
     assert_eq!(elsewhere.asked(), 0);
     until_said(&broker, "s old, and hold until they are 1day old");
 
-    // Whoever asks meanwhile is not held up for as long as the server likes.
+    // A client that asks meanwhile does not wait for the silent server.
     server.answers(Answer::Silence);
     let head = json!({ "alg": kind.algorithm, "kid": "other" });
     let (_, rest) = token.split_once('.').expect("three parts");

@@ -1,4 +1,4 @@
-//! What a token cannot do is refused by its name, with what it can do, and nobody does it in the token's place.
+//! An operation that the tokens lack is refused. The error names it and what the tokens can do; no software does it instead.
 
 use hsmux_suite::{PATIENCE, Rig, SOFTHSM, Setup, StandIn, until};
 use hsmux_token::{Mechanism, ck};

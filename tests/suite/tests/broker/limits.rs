@@ -1,4 +1,4 @@
-//! What a client may cost, and what it costs the tokens when it wants more: nothing.
+//! Limits of a client: a request beyond them never reaches a token.
 
 use std::io::Read;
 use std::thread;

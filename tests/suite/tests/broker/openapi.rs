@@ -6,7 +6,7 @@ use hsmux_suite::source;
 
 use crate::rig::{Broker, fetched};
 
-/// Whoever is `app` may do everything, also what has to be said by name.
+/// The client `app` may do everything, including what a policy has to name.
 const EVERYTHING: &str = r#"
 [[policy]]
 clients = ["token:app"]

@@ -76,7 +76,7 @@ fn a_lost_store_is_rebuilt_from_the_tokens() {
     );
 }
 
-/// Who had forbidden a version has not allowed it again by losing a file.
+/// A key's forbidden versions stay forbidden after the store is lost.
 #[test]
 fn a_lost_store_allows_no_version_that_was_forbidden() {
     let mut broker = Broker::start(2);

@@ -1,4 +1,4 @@
-//! What RSA keys of a real SoftHSM do over HTTP with each hash, and what is said of those that it lacks.
+//! RSA keys of a real SoftHSM over HTTP with each hash, and the errors for hashes that it lacks.
 
 use std::fs;
 

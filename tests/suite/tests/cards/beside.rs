@@ -105,7 +105,7 @@ fn a_refused_pin_is_tried_once_by_all_together() {
     assert_eq!(tries(&pool, 1), "2 tries left");
 }
 
-/// What is set by us is known to be right, whatever it was before.
+/// A PIN that the pool itself has set counts as right, also if the token had refused it before.
 #[test]
 fn a_pin_that_was_set_is_no_longer_the_refused_one() {
     let pool = pool();

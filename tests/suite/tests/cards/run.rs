@@ -4,7 +4,9 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use hsmux_suite::{Cards, OPENSC, PATIENCE, Process, Program, Run, built, running, until};
+use hsmux_suite::{
+    Cards, OPENSC, PATIENCE, Process, Program, Run, built, copy_program, running, until,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -144,7 +146,7 @@ fn for_everybody() -> TempDir {
     fs::set_permissions(folder.path(), everybody(0o755)).unwrap();
     for program in [Program::Hsmux, Program::Lab].map(built) {
         let copy = folder.path().join(program.file_name().unwrap());
-        fs::copy(program, &copy).unwrap();
+        copy_program(&program, &copy);
         fs::set_permissions(&copy, everybody(0o755)).unwrap();
     }
     folder

@@ -287,8 +287,7 @@ fn a_pin_released_without_a_daemon_is_on_the_audit_trail() {
     assert!(failed.to_string().contains("nobody"), "{failed}");
 }
 
-/// What erases a token is on the trail before it begins and when it has ended, however that is, without a daemon
-/// and with one.
+/// Initialising a token is on the trail before it begins and after it has succeeded or failed, with and without a daemon.
 #[test]
 fn a_token_that_is_initialised_is_on_the_audit_trail() {
     let mut rig = Rig::empty(Setup::Daemon, 1);

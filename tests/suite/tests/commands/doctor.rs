@@ -1,4 +1,4 @@
-//! What is wrong is said once, of whom, and with what to do.
+//! The doctor reports each problem once, with its member and with advice.
 
 use std::fs;
 use std::net::TcpListener;
@@ -176,7 +176,7 @@ fn what_a_member_has_yet_to_make_up_for_is_told_until_it_has() {
     assert_eq!(debt["level"], "warning");
     let advice = debt["advice"].as_str().unwrap();
     assert!(advice.starts_with("bring hsm2 back"), "{advice}");
-    // What is deleted is not to be made any more, and it is nowhere to be had.
+    // A deleted object is not copied any more, and can be read nowhere.
     program.ok("destroy", json!({"kind": "data", "label": "note"}));
     rig.hsmux("status").ok().says(owes);
     rig.hsmux("token resume hsm2").ok();

@@ -5,22 +5,23 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
-use hsmux_suite::{Process, Program, Run, built};
+use hsmux_suite::{Process, Program, Run, built, copy_program};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
 /// A folder with a copy of `hsmux` alone.
 fn alone() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    fs::copy(built(Program::Hsmux), folder.path().join("hsmux")).unwrap();
+    copy_program(&built(Program::Hsmux), &folder.path().join("hsmux"));
     folder
 }
 
 /// Puts a script in the place of `hsmux-lab`.
 fn script(folder: &TempDir, text: &str) {
-    let file = folder.path().join("hsmux-lab");
-    fs::write(&file, format!("#!/bin/sh\n{text}\n")).unwrap();
-    fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
+    let source = folder.path().join("script");
+    fs::write(&source, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(&source, Permissions::from_mode(0o755)).unwrap();
+    copy_program(&source, &folder.path().join("hsmux-lab"));
 }
 
 fn hsmux(folder: &TempDir, line: &str) -> Run {

@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 
-use hsmux_suite::{Finished, Program, Rig, Setup, built};
+use hsmux_suite::{Finished, Program, Rig, Setup, built, copy_program};
 
 /// Runs each command, which fails, and sees that its error says the words beside it.
 #[track_caller]
@@ -131,7 +131,7 @@ fn of_what_belongs_to_others() {
     rig.config.module = String::new();
     rig.start();
     let program = rig.path("program");
-    fs::copy(built(Program::Hsmux), &program).unwrap();
+    copy_program(&built(Program::Hsmux), &program);
     let everybody = |file: &str, mode| {
         fs::set_permissions(rig.path(file), Permissions::from_mode(mode)).unwrap();
     };

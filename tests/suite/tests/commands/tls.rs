@@ -283,7 +283,7 @@ fn a_server_is_trusted_by_its_root_or_loudly() {
     bench(&format!("{other} {ca} --sni www.example.test")).ok();
 }
 
-/// What a page of HTML shows, and what the server's process cost, at a given rate.
+/// A run at a given rate reports the server's CPU time, and writes a page of HTML.
 #[test]
 fn a_rate_is_measured_with_its_cost() {
     let web = Web::new();

@@ -1,5 +1,5 @@
-//! What programs change on tokens, and try to, is on the audit trail, whether uses of keys are or not; and so are
-//! their logins.
+//! The audit trail has each change of a token by a program, each failed try, and each login, also if uses of keys are not
+//! audited.
 
 use hsmux_suite::{Caller, PATIENCE, Rig, Setup, until};
 use serde_json::{Value, json};
@@ -65,7 +65,7 @@ fn what_programs_change_has_a_line_and_what_they_use_has_none() {
         let program = line["program"].as_str();
         assert!(program.is_some_and(|name| !name.is_empty()), "{line}");
     }
-    // What was made is known by its name, by which the others go.
+    // An object that was made has a name in its line, which later lines use.
     assert_eq!(lines[0]["key"], "new");
     assert_eq!(lines[0]["made"], lines[3]["key"]);
     assert_eq!(lines[1]["made"], lines[4]["key"]);

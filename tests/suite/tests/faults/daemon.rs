@@ -64,7 +64,7 @@ fn killed_and_started_under_load() {
     }
     for _ in 0..2 {
         for program in &mut programs {
-            // What is left of the time without a daemon ends with the first signatures.
+            // Failures left over from the time without a daemon end with the first signatures.
             signs_more(program, 50);
             let failed = failures(program);
             signs_more(program, 200);

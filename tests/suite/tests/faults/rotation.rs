@@ -26,7 +26,7 @@ fn broken_off(moment: &str, with_the_daemon: bool) -> (Rig, StandIn) {
     (rig, tokens)
 }
 
-/// Whether the token had the old or the new PIN, continuing finds out with one wrong try at most.
+/// A continued rotation finds out whether the token has the old or the new PIN, with one wrong try at most.
 #[test]
 fn interrupted_and_continued() {
     for (moment, daemon) in [
@@ -85,7 +85,7 @@ fn a_rotation_that_is_repeated_in_vain_costs_one_try() {
     assert!(wrong.count() <= 1, "{shown:?}");
 }
 
-/// What is in a file of the rig's folder, if it is there.
+/// The text of a file in the rig's folder, if the file exists.
 fn text(rig: &Rig, name: &str) -> Option<String> {
     let text = fs::read_to_string(rig.path(name)).ok()?;
     Some(text.trim_end().to_owned())

@@ -3,13 +3,15 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use hsmux_suite::{PATIENCE, Process, Program, Rig, Run, SOFTHSM, Setup, SoftHsm, built, until};
+use hsmux_suite::{
+    PATIENCE, Process, Program, Rig, Run, SOFTHSM, Setup, SoftHsm, built, copy_program, until,
+};
 
 /// Puts a rig and a copy of `hsmux` that this user may read into the hands of `nobody`. The configuration stays root's,
 /// as in /etc: root's commands believe no other.
 fn hand_over(rig: &Rig) {
     let copy = rig.path("hsmux");
-    fs::copy(built(Program::Hsmux), &copy).unwrap();
+    copy_program(&built(Program::Hsmux), &copy);
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
     rig.run("chown")
         .args("-R nobody:nogroup")
@@ -132,7 +134,7 @@ fn commands_without_a_configuration_keep_their_state_in_the_users_folder() {
     assert_eq!(left.count(), 0, "something was left where it was called");
 }
 
-/// What root's commands write down of PINs is the daemon's to read, though it has a user of its own.
+/// A daemon with a user of its own can read the records of PINs that commands of root have written.
 #[test]
 fn a_daemon_reads_what_commands_of_root_have_left() {
     let mut rig = Rig::prepare(Setup::Daemon, 0);

@@ -10,7 +10,7 @@ const CLIENT: &str = "/usr/lib/x86_64-linux-gnu/pkcs11/p11-kit-client.so";
 
 /// A program whose p11-kit knows the tested module and no other.
 ///
-/// Of root p11-kit reads no configuration of its own, so root gets another view of the system's.
+/// p11-kit ignores root's own configuration, so root gets another view of the system's (a bind mount).
 fn with_p11_kit(rig: &Rig, program: &str) -> Run {
     const BIND: &str =
         "mount --bind .config/pkcs11/modules /usr/share/p11-kit/modules && exec \"$@\"";

@@ -17,13 +17,13 @@ pub struct Kind {
     pub way: Way,
     /// How it may use the keys.
     pub login: Login,
-    /// Whether clients have to say whose certificate they want (SNI), or the server knows both for any name.
+    /// The server chooses the certificate by the client's server name (SNI). Otherwise it has both for any name.
     pub by_name: bool,
     /// The program's file in the rig's folder `server`, with the port and what there is for both keys.
     pub configuration: fn(port: u16, keys: [&str; 2]) -> String,
     /// What starts it in the foreground, in that folder.
     pub command: &'static [&'static str],
-    /// What has it read its configuration again, as `nginx -s reload` and `apachectl graceful` send it.
+    /// The signal that reloads its configuration, as `nginx -s reload` and `apachectl graceful` send it.
     pub reload: Signal,
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
-use hsmux_daemon::admin::Deed;
+use hsmux_daemon::admin::LocalAction;
 use hsmux_smartcard::pcsc::Channel;
 use hsmux_smartcard::provision::{Access, ReceiveResult, backup};
 use serde_json::json;
@@ -43,8 +43,8 @@ pub struct Restore {
 impl Backup {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let file = self.file.clone();
-        let deed = |card| Deed::CardBackup { card, file };
-        let backup = self.login.with(context, deed, |access| {
+        let action = |card| LocalAction::CardBackup { card, file };
+        let backup = self.login.with(context, action, |access| {
             let (bar, follow) = bar("reading");
             let taken = backup::Backup::take(access, self.protected_data, &follow);
             bar.finish_and_clear();
@@ -71,7 +71,7 @@ impl Restore {
         let bytes = std::fs::read(&self.file).with_context(|| name.clone())?;
         let backup = backup::Backup::parse(&bytes).context(name)?;
         let file = self.file;
-        let deed = |card| Deed::CardRestore { card, file };
+        let action = |card| LocalAction::CardRestore { card, file };
         let restore = |access: &mut Access<Channel>| -> anyhow::Result<ReceiveResult> {
             let (bar, follow) = bar("restoring");
             let received = backup.restore(access, &follow);
@@ -79,7 +79,7 @@ impl Restore {
             Ok(received?)
         };
         let stage = |received: &ReceiveResult| clone::stage(std::slice::from_ref(received), &[]);
-        let received = self.login.with_as(context, deed, restore, stage)?;
+        let received = self.login.with_as(context, action, restore, stage)?;
         clone::show(context, &[received], &[])
     }
 }

@@ -1,7 +1,7 @@
 //! `hsmux card clone`.
 
 use clap::Args;
-use hsmux_daemon::admin::{Deed, Stage};
+use hsmux_daemon::admin::{LocalAction, Stage};
 use hsmux_smartcard::KeyReference;
 use hsmux_smartcard::pcsc::Channel;
 use hsmux_smartcard::provision::clone::{check, run};
@@ -139,7 +139,7 @@ impl Clone {
             let lines: Vec<_> = refused.iter().map(ToString::to_string).collect();
             anyhow::bail!("nothing was touched:\n{}", lines.join("\n"));
         }
-        let deed = Deed::CardClone {
+        let action = LocalAction::CardClone {
             from: source.serial.clone(),
             to: fits.iter().map(|card| card.serial.clone()).collect(),
         };
@@ -152,7 +152,7 @@ impl Clone {
             bar.finish_and_clear();
             Ok(cloned?)
         };
-        let cloned = context.recorded_as(&deed, copy, |cloned| {
+        let cloned = context.recorded_as(&action, copy, |cloned| {
             stage(&cloned.targets, &cloned.failures)
         })?;
         refused.extend(cloned.failures);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use hsmux_config::PinSource;
-use hsmux_daemon::admin::Deed;
+use hsmux_daemon::admin::LocalAction;
 use hsmux_smartcard::dkek::custodian::{self, PasswordShare};
 use hsmux_smartcard::dkek::{CheckValue, DkekShare, ShareFile};
 use hsmux_smartcard::provision::{ProvisionError as E, domain};
@@ -193,11 +193,11 @@ fn import(
     found: &mut Found,
     share: &DkekShare,
 ) -> anyhow::Result<Imported> {
-    let deed = Deed::CardDkekImportShare {
+    let action = LocalAction::CardDkekImportShare {
         card: found.serial.clone(),
         file: file.to_owned(),
     };
-    let status = context.recorded(&deed, || {
+    let status = context.recorded(&action, || {
         let imported = domain::import_share(&mut found.card, &found.serial, share);
         Ok(imported?)
     })?;

@@ -1,7 +1,7 @@
 //! `hsmux card init`.
 
 use clap::Args;
-use hsmux_daemon::admin::Deed;
+use hsmux_daemon::admin::LocalAction;
 use hsmux_module::pin::User;
 use hsmux_smartcard::provision::initialise::initialise;
 use hsmux_smartcard::provision::report::{CardReport, report};
@@ -63,12 +63,12 @@ impl Init {
             let breaker = Breaker::new(context)?;
             let Found { card, serial } = found;
             let serial = &*serial;
-            let deed = Deed::CardInit {
+            let action = LocalAction::CardInit {
                 card: serial.clone(),
                 label: label.clone(),
                 dkek_shares: self.dkek_shares,
             };
-            context.recorded(&deed, || {
+            context.recorded(&action, || {
                 breaker.show(
                     serial,
                     User::SecurityOfficer,

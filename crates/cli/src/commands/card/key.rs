@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use hsmux_daemon::admin::Deed;
+use hsmux_daemon::admin::LocalAction;
 use hsmux_smartcard::KeyReference;
 use hsmux_smartcard::dkek::WrappedKeyFile;
 use hsmux_smartcard::provision::KeyPackage;
@@ -55,8 +55,8 @@ impl Key {
 impl InFile {
     fn wrap(self, context: &Context) -> anyhow::Result<Exit> {
         let (key, file) = (self.key.0, self.file.clone());
-        let deed = |card| Deed::CardKeyWrap { card, key, file };
-        self.login.with(context, deed, |access| {
+        let action = |card| LocalAction::CardKeyWrap { card, key, file };
+        self.login.with(context, action, |access| {
             let package = wrap(access, self.key)?;
             new_file::write(&self.file, &package.to_file().to_der())
         })?;
@@ -75,8 +75,8 @@ impl InFile {
         let package = KeyPackage::from_file(file, self.key);
         let proved = package.proof.is_some();
         let (key, file) = (self.key.0, self.file);
-        let deed = |card| Deed::CardKeyUnwrap { card, key, file };
-        let (serial, installed) = self.login.with(context, deed, |access| {
+        let action = |card| LocalAction::CardKeyUnwrap { card, key, file };
+        let (serial, installed) = self.login.with(context, action, |access| {
             let installed = unwrap(access, &package)?;
             Ok((access.serial.clone(), installed))
         })?;

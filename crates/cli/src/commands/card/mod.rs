@@ -13,7 +13,7 @@ mod parked;
 mod pin;
 
 use clap::{Args, Subcommand};
-use hsmux_daemon::admin::{Deed, Stage};
+use hsmux_daemon::admin::{LocalAction, Stage};
 use hsmux_smartcard::KeyReference;
 use hsmux_smartcard::pcsc::Channel;
 use hsmux_smartcard::provision::{Access, CardProgress};
@@ -120,34 +120,34 @@ impl Which {
 }
 
 impl Login {
-    /// The same with the PIN of the card's user. `deed` creates the line of the audit trail from the serial number.
+    /// The same with the PIN of the card's user. `action` creates the line of the audit trail from the serial number.
     fn with<T>(
         &self,
         context: &Context,
-        deed: impl FnOnce(String) -> Deed,
+        action: impl FnOnce(String) -> LocalAction,
         work: impl FnOnce(&mut Access<Channel>) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        self.with_as(context, deed, work, |_| Stage::Done)
+        self.with_as(context, action, work, |_| Stage::Done)
     }
 
     /// The same for an action that may succeed partially; `stage` returns its outcome.
     fn with_as<T>(
         &self,
         context: &Context,
-        deed: impl FnOnce(String) -> Deed,
+        action: impl FnOnce(String) -> LocalAction,
         work: impl FnOnce(&mut Access<Channel>) -> anyhow::Result<T>,
         stage: impl FnOnce(&T) -> Stage,
     ) -> anyhow::Result<T> {
         let found = self.which.find()?;
         let pin = self.pin.read(&format!("PIN of card {}", found.serial))?;
-        let deed = deed(found.serial.clone());
+        let action = action(found.serial.clone());
         let parked = Parked::park(context, std::slice::from_ref(&found.serial))?;
         let mut access = found.access(pin, self.which.last_try);
         let shown = || -> anyhow::Result<T> {
             Breaker::new(context)?.pass(&mut access)?;
             work(&mut access)
         };
-        let outcome = context.recorded_as(&deed, shown, stage);
+        let outcome = context.recorded_as(&action, shown, stage);
         drop(access);
         parked.resume(outcome)
     }

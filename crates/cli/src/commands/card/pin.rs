@@ -1,7 +1,7 @@
 //! `hsmux card pin`.
 
 use clap::{Args, Subcommand};
-use hsmux_daemon::admin::Deed;
+use hsmux_daemon::admin::LocalAction;
 use hsmux_module::pin::User;
 use hsmux_smartcard::SoPin;
 use hsmux_smartcard::provision::pins;
@@ -76,10 +76,10 @@ impl Change {
             let breaker = Breaker::new(context)?;
             let Found { card, serial } = found;
             let serial = &*serial;
-            let deed = Deed::CardPinChange {
+            let action = LocalAction::CardPinChange {
                 card: serial.clone(),
             };
-            context.recorded(&deed, || {
+            context.recorded(&action, || {
                 breaker.show(serial, User::User, old.expose(), || {
                     pins::change(card, serial, &old, &new, last_try)
                 })?;
@@ -99,11 +99,11 @@ impl Unblock {
             let breaker = Breaker::new(context)?;
             let Found { card, serial } = found;
             let serial = &*serial;
-            let deed = Deed::CardPinUnblock {
+            let action = LocalAction::CardPinUnblock {
                 card: serial.clone(),
                 new_pin: new.is_some(),
             };
-            context.recorded(&deed, || {
+            context.recorded(&action, || {
                 breaker.show(
                     serial,
                     User::SecurityOfficer,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
-use hsmux_daemon::admin::Deed;
+use hsmux_daemon::admin::LocalAction;
 use hsmux_module::{Options, SlotInfo, init_token, slots};
 use hsmux_token::Uri;
 
@@ -67,7 +67,7 @@ impl Init {
         }
         let so_pin = self.so_pin.read("security officer's PIN")?;
         let state = self.state.map_or_else(|| context.state(), Ok)?;
-        let deed = Deed::TokenInit {
+        let action = LocalAction::TokenInit {
             module: self.module.clone(),
             label: self.label.clone(),
             erased,
@@ -83,7 +83,8 @@ impl Init {
             member: None,
             uri: None,
         };
-        let token = context.recorded(&deed, || Ok(init_token(&options, &self.label, &so_pin)?))?;
+        let token =
+            context.recorded(&action, || Ok(init_token(&options, &self.label, &so_pin)?))?;
         if context.json {
             output::json(&serde_json::json!({ "label": token.label, "serial": token.serial }))?;
         } else {

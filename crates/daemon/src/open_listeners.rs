@@ -1,0 +1,166 @@
+//! The open sockets: one for each listener of the configuration, and one for administration.
+
+use std::sync::Arc;
+
+use hsmux_config::{Config, Listener};
+use hsmux_edge::unix_listener::{SocketFile, listen};
+use hsmux_token::Result;
+use hsmux_wire::{Entrance, Listening, Reactor, ServiceClient};
+use parking_lot::Mutex;
+
+use crate::admin::{AdminService, ListenerStatus};
+use crate::daemon::Running;
+use crate::peers::Peers;
+use crate::service::{AppService, ListenerService};
+use crate::settings::Settings;
+
+/// All open sockets.
+pub struct OpenListeners {
+    reactor: Arc<Reactor>,
+    applications: Mutex<Vec<OpenListener>>,
+    administration: Mutex<Option<(Listening, SocketFile)>>,
+    /// The connections of other hosts.
+    pub peers: Peers,
+}
+
+/// A listener in service.
+struct OpenListener {
+    service: Arc<AppService>,
+    listening: Listening,
+    file: SocketFile,
+}
+
+impl OpenListeners {
+    /// Opens nothing yet.
+    pub fn new(reactor: Arc<Reactor>) -> Self {
+        Self {
+            peers: Peers::new(Arc::clone(&reactor)),
+            reactor,
+            applications: Mutex::default(),
+            administration: Mutex::default(),
+        }
+    }
+
+    /// Opens all listeners of the configuration.
+    pub fn open(&self, running: &Arc<Running>) -> Result<()> {
+        let config = running.config();
+        let (socket, file) = listen(&config.admin.socket)?;
+        let service = Arc::new(AdminService(Arc::downgrade(running)));
+        let listening = self.reactor.listen(socket, service)?;
+        *self.administration.lock() = Some((listening, file));
+        let mut applications = self.applications.lock();
+        for listener in &config.listeners {
+            applications.push(self.open_one(running, &config, listener)?);
+        }
+        Ok(())
+    }
+
+    fn open_one(
+        &self,
+        running: &Running,
+        config: &Config,
+        listener: &Listener,
+    ) -> Result<OpenListener> {
+        let settings = Settings::new(config, listener);
+        if let Err(error) = &settings.pin
+            && settings.listener.login == hsmux_config::Login::Pin
+        {
+            let socket = listener.socket.path.display();
+            tracing::warn!(%socket, %error, "nobody can log in here");
+        }
+        let service = AppService::new(Arc::clone(&running.shared), settings);
+        let (socket, file) = listen(&listener.socket)?;
+        let listener_service = Arc::new(ListenerService {
+            service: Arc::clone(&service),
+            client: None,
+        });
+        let listening = self.reactor.listen(socket, listener_service)?;
+        Ok(OpenListener {
+            service,
+            listening,
+            file,
+        })
+    }
+
+    /// Accepts the gateway's connections.
+    pub fn of_gateway(&self, running: &Running) -> Entrance {
+        let settings = Settings::of_gateway(&running.config());
+        let listener_service = ListenerService {
+            service: AppService::new(Arc::clone(&running.shared), settings),
+            client: Some(ServiceClient::Service),
+        };
+        self.reactor.entrance(Arc::new(listener_service))
+    }
+
+    /// Takes over another configuration, and answers what has changed. New sockets come first: if one cannot be made,
+    /// nothing changes.
+    pub fn change(&self, running: &Running, new: &Config) -> Result<Vec<String>> {
+        let mut lines = Vec::new();
+        let mut applications = self.applications.lock();
+        let path = |open: &OpenListener| open.service.settings.load().listener.socket.path.clone();
+        let mut added = Vec::new();
+        for listener in &new.listeners {
+            if !applications
+                .iter()
+                .any(|open| path(open) == listener.socket.path)
+            {
+                added.push(self.open_one(running, new, listener)?);
+                lines.push(format!("listener {} added", listener.socket.path.display()));
+            }
+        }
+        applications.retain(|open| {
+            let old = open.service.settings.load();
+            let kept = new
+                .listeners
+                .iter()
+                .find(|l| l.socket.path == old.listener.socket.path);
+            let Some(listener) = kept else {
+                open.service.change(old.close());
+                lines.push(format!("listener {} removed", path(open).display()));
+                return false;
+            };
+            if *listener != old.listener {
+                lines.push(format!("listener {} changed", path(open).display()));
+            }
+            // The content of the PIN's file may have changed.
+            open.service.change(Settings::new(new, listener));
+            if let Err(error) = open.file.permit(&listener.socket) {
+                tracing::error!(%error, "the socket's permissions stay as they were");
+            }
+            true
+        });
+        applications.append(&mut added);
+        drop(applications);
+        Ok(lines)
+    }
+
+    /// Closes all sockets. Open connections stay until the process ends.
+    pub fn close(&self) {
+        self.applications.lock().clear();
+        *self.administration.lock() = None;
+    }
+
+    /// True if every listener refuses C_Login, because it cannot read its PIN.
+    pub fn nobody_can_log_in(&self) -> bool {
+        let refuses = |open: &OpenListener| {
+            let settings = open.service.settings.load();
+            settings.listener.login == hsmux_config::Login::Pin && settings.pin.is_err()
+        };
+        self.applications.lock().iter().all(refuses)
+    }
+
+    /// The state of the listeners.
+    pub fn status(&self) -> Vec<ListenerStatus> {
+        let status = |open: &OpenListener| {
+            let settings = open.service.settings.load();
+            ListenerStatus {
+                socket: settings.listener.socket.path.clone(),
+                read_only: settings.listener.read_only,
+                pin_login: settings.listener.login == hsmux_config::Login::Pin,
+                connections: open.listening.connections(),
+                applications: open.service.applications(),
+            }
+        };
+        self.applications.lock().iter().map(status).collect()
+    }
+}

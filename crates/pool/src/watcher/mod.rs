@@ -1,0 +1,277 @@
+//! Watches members while they serve. Finds keys that others add or remove, and replaces workers that have become
+//! slow or blind.
+//!
+//! A member that wants it ([`crate::Care`]) has a thread for this, which sleeps most of the time. The thread looks
+//! at the token through a process of its own, beside the connections that serve.
+
+mod baseline;
+mod compare;
+mod probe;
+mod replace;
+mod replacement_budget;
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use hsmux_token::ObjectId;
+use hsmux_token::sync::{Condvar, Mutex};
+
+use crate::core::Core;
+use crate::panics::one_round;
+use crate::record::{Connection, Record, State};
+use baseline::Baselines;
+use probe::Probe;
+use replace::Reason;
+use replacement_budget::ReplacementBudget;
+
+/// The pause between two rounds of a member that does not serve, or that is not looked at.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// The pause after a connection was replaced.
+const SOON: Duration = Duration::from_millis(50);
+
+/// All watchers of a pool, by member.
+#[derive(Default)]
+pub(crate) struct MemberWatchers(Mutex<HashMap<Arc<str>, Arc<MemberWatcher>>>);
+
+/// Watches one member.
+struct MemberWatcher {
+    member: Arc<str>,
+    missed: Mutex<MissedKeys>,
+    woken: Condvar,
+}
+
+/// What wakes the watcher.
+#[derive(Default)]
+struct MissedKeys {
+    now: bool,
+    /// Keys that a connection does not find, with the connection's generation.
+    keys: Vec<(u64, ObjectId)>,
+}
+
+/// The most missed keys that are remembered: more of them have the same cause.
+const MISSED: usize = 64;
+
+impl Core {
+    /// Watches this seat's member from now on, if it wants that.
+    pub fn watch_member(self: &Arc<Self>, record: &Record) {
+        let care = record.seat.connector.care();
+        if !self.options.threads || !(care.look || care.replace) {
+            return;
+        }
+        let mut watchers = self.watchers.0.lock();
+        if watchers.contains_key(&record.member) {
+            return;
+        }
+        let watcher = Arc::new(MemberWatcher {
+            member: Arc::clone(&record.member),
+            missed: Mutex::default(),
+            woken: Condvar::new(),
+        });
+        let pool = Arc::downgrade(self);
+        let watching = Arc::clone(&watcher);
+        let thread = std::thread::Builder::new().name(format!("hsmux-watch-{}", record.member));
+        match thread.spawn(move || watching.run(&pool)) {
+            Ok(_) => {
+                watchers.insert(Arc::clone(&record.member), watcher);
+            }
+            Err(error) => {
+                tracing::error!(member = %record.member, "no thread to watch it: {error}");
+            }
+        }
+    }
+
+    /// A connection does not hold a key that the catalogue has there. The key is gone, or the connection's module has
+    /// not seen it.
+    pub fn missed(&self, connection: &Connection, key: ObjectId) {
+        let watcher = self
+            .watchers
+            .0
+            .lock()
+            .get(&connection.record.member)
+            .cloned();
+        if let Some(watcher) = watcher {
+            watcher.wake(Some((connection.generation, key)));
+        }
+    }
+
+    /// Ends all watchers.
+    pub fn stop_watching(&self) {
+        let watchers = std::mem::take(&mut *self.watchers.0.lock());
+        for watcher in watchers.into_values() {
+            watcher.wake(None);
+        }
+    }
+}
+
+impl MemberWatcher {
+    fn run(&self, core: &Weak<Core>) {
+        let mut state = WatchState::default();
+        loop {
+            let Some(core) = core.upgrade() else { return };
+            if core.stopping.load(Ordering::Acquire) {
+                return;
+            }
+            let records = self.records(&core);
+            if records.is_empty() {
+                // A thread that adds a seat of the member now waits for the lock, and starts a new watcher.
+                let mut watchers = core.watchers.0.lock();
+                if self.records(&core).is_empty() {
+                    watchers.remove(&self.member);
+                    return;
+                }
+            }
+            let missed = std::mem::take(&mut *self.missed.lock());
+            let rest = one_round("the watcher", || state.go(&core, &records, missed.keys));
+            drop((records, core));
+            match rest {
+                Some(rest) => self.rest(rest),
+                // The panic may have left the state incomplete.
+                None => state = WatchState::default(),
+            }
+        }
+    }
+
+    fn records(&self, core: &Core) -> Vec<Arc<Record>> {
+        let mut records = core.records();
+        records.retain(|record| record.member == self.member);
+        records
+    }
+
+    fn wake(&self, key: Option<(u64, ObjectId)>) {
+        let mut missed = self.missed.lock();
+        missed.now = true;
+        if missed.keys.len() < MISSED {
+            missed.keys.extend(key);
+        }
+        drop(missed);
+        self.woken.notify_one();
+    }
+
+    fn rest(&self, rest: Duration) {
+        let until = Instant::now() + rest;
+        let mut missed = self.missed.lock();
+        while !missed.now && !self.woken.wait_until(&mut missed, until) {}
+    }
+}
+
+/// What a watcher keeps from one round to the next.
+#[derive(Default)]
+struct WatchState {
+    probe: Probe,
+    baselines: Baselines,
+    budget: ReplacementBudget,
+    /// Keys that a connection does not find, with the connection's generation.
+    missed: Vec<(u64, ObjectId)>,
+}
+
+impl WatchState {
+    /// One round. Answers how long to rest.
+    fn go(
+        &mut self,
+        core: &Arc<Core>,
+        records: &[Arc<Record>],
+        missed: Vec<(u64, ObjectId)>,
+    ) -> Duration {
+        let serving: Vec<_> = records
+            .iter()
+            .filter_map(|record| serving(record))
+            .collect();
+        let Some(first) = serving.first() else {
+            // The token may be needed elsewhere, or be gone.
+            self.probe.dismiss();
+            return IDLE;
+        };
+        let wanted = first.record.seat.connector.care();
+        if first.info.slot.is_some() && !wanted.cards {
+            return IDLE;
+        }
+        let mut rest = IDLE;
+        if wanted.look && self.budget.is_free() && outgrown(first) {
+            self.replace(core, first, &Reason::Outgrown);
+            // The old worker ends when the probe no longer uses it.
+            self.probe.dismiss();
+            return SOON;
+        }
+        if wanted.look {
+            let looked = self.probe.look(core, &serving);
+            rest = looked.rest;
+            if looked.changed {
+                self.budget.keys_have_changed();
+            }
+        }
+        if wanted.replace {
+            self.missed.extend(missed);
+            let trouble = self.trouble(core, &serving);
+            if let Some((connection, reason)) = trouble.filter(|_| self.budget.is_free()) {
+                self.replace(core, connection, &reason);
+                // Another connection may have the same trouble.
+                rest = rest.min(SOON);
+            }
+        }
+        rest
+    }
+
+    /// The first connection that is blind or slow.
+    fn trouble<'a>(
+        &mut self,
+        core: &Core,
+        serving: &'a [Arc<Connection>],
+    ) -> Option<(&'a Arc<Connection>, Reason)> {
+        let by = |generation| serving.iter().find(|c| c.generation == generation);
+        self.missed
+            .retain(|(generation, key)| by(*generation).is_some() && self.probe.holds(key));
+        // A connection with session objects is not replaced, and the others do not wait for it.
+        let mut missed = self.missed.iter();
+        let blind = missed.find(|(generation, _)| !core.may_hold_session_objects(*generation));
+        if let Some((generation, key)) = blind {
+            return Some((by(*generation)?, Reason::Blind(*key)));
+        }
+        let generations: Vec<_> = serving.iter().map(|c| c.generation).collect();
+        self.baselines.keep(&generations);
+        let may_go =
+            |connection: &&Arc<Connection>| !core.may_hold_session_objects(connection.generation);
+        serving.iter().filter(may_go).find_map(|connection| {
+            let paces = connection.token.pace();
+            let slow = self.baselines.judge(connection.generation, &paces)?;
+            Some((connection, Reason::Slow(slow)))
+        })
+    }
+
+    fn replace(&mut self, core: &Arc<Core>, old: &Arc<Connection>, reason: &Reason) {
+        let seat = &old.record.name;
+        match core.replace(old, reason) {
+            Ok(true) => {
+                self.budget.replaced_well();
+                tracing::warn!(%seat, "{reason}: a fresh worker serves in its place");
+            }
+            Ok(false) => {
+                self.budget.replaced_in_vain();
+                match reason {
+                    Reason::Slow(slow) => self.baselines.accept(slow),
+                    Reason::Blind(key) => self.missed.retain(|(_, missed)| missed != key),
+                    Reason::Outgrown => {}
+                }
+                tracing::info!(%seat, "{reason}, and a fresh worker is no better: it stays");
+            }
+            Err(error) => {
+                self.budget.replaced_in_vain();
+                tracing::warn!(%seat, "{reason}, and was not replaced: {error}");
+            }
+        }
+    }
+}
+
+/// True if the token can do other things than when it was connected. A failure to ask is reported elsewhere.
+fn outgrown(connection: &Connection) -> bool {
+    connection.record.seat.connector.outgrown().unwrap_or(false)
+}
+
+/// The connection by which a seat serves.
+fn serving(record: &Record) -> Option<Arc<Connection>> {
+    let life = record.life.lock();
+    let connection = life.connection.clone();
+    connection.filter(|_| matches!(life.state, State::InService))
+}
