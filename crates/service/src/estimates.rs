@@ -1,4 +1,4 @@
-//! What uses of keys would have to wait for, as the daemon has said lately.
+//! Estimated waiting times for uses of keys, from the daemon.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::member::DaemonConnector;
 
-/// While keys are used the daemon is asked so often.
+/// How often the daemon is asked while keys are used.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// What was said longer ago says nothing about the time.
+/// An older estimate says nothing about the time.
 const GOOD_FOR: Duration = Duration::from_secs(1);
 
 /// Estimates of the keys that the service has used. A thread asks the daemon for them while they are used.
@@ -23,7 +23,7 @@ pub struct Estimates(Arc<Shared>);
 struct Shared {
     connector: Arc<DaemonConnector>,
     known: ArcSwap<Known>,
-    /// Whether somebody has wanted one since the daemon was asked.
+    /// Whether an estimate was wanted since the daemon was last asked.
     is_wanted: AtomicBool,
     state: Mutex<State>,
     wake: Condvar,
@@ -58,7 +58,7 @@ impl Estimates {
         Ok(Self(shared))
     }
 
-    /// The estimate for a key. Of one that is used for the first time nothing is known yet.
+    /// The estimate for a key. It is a default if the key is used for the first time.
     pub fn of(&self, key: &ObjectId) -> Estimate {
         let shared = &self.0;
         let known = shared.known.load();
@@ -69,7 +69,7 @@ impl Estimates {
         if !shared.is_wanted.load(Ordering::Relaxed)
             && !shared.is_wanted.swap(true, Ordering::AcqRel)
         {
-            // With the lock: the thread has either seen it, or waits already.
+            // The lock ensures that the thread has either seen the flag or waits already.
             let _state = shared.state.lock();
             shared.wake.notify_one();
         }
@@ -89,7 +89,7 @@ impl Estimates {
         }
     }
 
-    /// How many uses keep these members busy.
+    /// The number of uses that keep these members busy.
     pub fn room(&self, members: &Members) -> Room {
         let room = self.0.known.load().rooms.get(members).copied();
         room.unwrap_or_else(|| self.0.most())
@@ -123,7 +123,7 @@ impl Shared {
         }
     }
 
-    /// What the daemon itself takes at once.
+    /// The default, for unknown keys and members: all that the daemon takes at once.
     fn most(&self) -> Room {
         Room {
             uses: self.connector.lanes(),
