@@ -13,7 +13,7 @@ use hsmux_token::{Class, Error, KeyKind, Kind, Object, ObjectId, Result, Uri, ck
 
 /// A certificate with its key.
 pub struct Credential {
-    /// The certificate, then those that lead to its root.
+    /// The certificate, then its issuers.
     pub chain: Vec<X509>,
     /// Its public key.
     pub public: PublicKey,
@@ -21,7 +21,7 @@ pub struct Credential {
     pub key: Key,
     /// Its OCSP response.
     pub ocsp: Option<Vec<u8>>,
-    /// What people call it.
+    /// Its file or URI, for messages.
     pub name: String,
 }
 
@@ -34,7 +34,7 @@ pub enum Key {
 }
 
 impl Credential {
-    /// Reads a certificate and finds its key; what does not fit together is an error that names both.
+    /// Reads a certificate and finds its key. If they do not match, the error names both.
     pub fn read(given: &Certificate, pool: &Pool, small_rsa: bool) -> Result<Self> {
         let (name, chain) = match &given.chain {
             Place::File(file) => (file.display().to_string(), chain(file)?),
@@ -127,7 +127,7 @@ fn matching(uri: &Uri, pool: &Pool) -> Vec<Object> {
         .collect()
 }
 
-/// The object of the pool that a URI means, if there is one and no other.
+/// The only object of the pool that matches a URI.
 pub fn the_one(uri: &Uri, pool: &Pool) -> Result<Object, String> {
     let mut found = matching(uri, pool);
     match (found.pop(), found.len()) {
@@ -159,7 +159,7 @@ fn read(file: &Path) -> Result<Vec<u8>> {
     std::fs::read(file).map_err(|e| wrong(file.display(), e))
 }
 
-/// An error of the configuration that names what it is about.
+/// An error of a site's configuration, with its subject.
 pub fn wrong(what: impl std::fmt::Display, why: impl std::fmt::Display) -> Error {
     Error::pool(Kind::Environment, format!("[[site]] {what}: {why}"))
 }

@@ -1,4 +1,4 @@
-//! One connection: from its first byte to the end of what it carries.
+//! One connection of TLS, from its first byte to its end.
 
 use std::future::poll_fn;
 use std::io;
@@ -25,23 +25,23 @@ use crate::tls::SITE;
 use crate::tls_stream::TlsStream;
 use crate::{http, tunnel};
 
-/// A client whose handshake is done.
+/// A client after its handshake.
 pub struct Client {
     pub stream: Patient,
     pub served: Arc<Served>,
-    /// Where it is, as the PROXY header says, if there is one.
+    /// Its address; that of the PROXY header, if there is one.
     pub from: SocketAddr,
 }
 
-/// Its stream, which ends where the client does not take what it is sent.
+/// A client's stream, which fails if the client does not take what is sent.
 pub type Patient = Pin<Box<TimeoutStream<TlsStream>>>;
 
-/// What somebody reads who has spoken HTTP without TLS.
+/// The answer to HTTP without TLS.
 const PLAIN: &[u8] =
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\
     Content-Length: 43\r\n\r\nThis port speaks TLS: use https:// instead.";
 
-/// Serves a connection that has been accepted, whose handshake holds this slot.
+/// Serves an accepted connection, whose handshake holds this slot.
 pub async fn serve(
     house: &Arc<House>,
     accepted: Accepted,
@@ -82,7 +82,7 @@ async fn shake(house: &House, accepted: Accepted) -> Result<Client, Refused> {
         place,
     } = accepted;
     let patience = house.section.handshake_timeout;
-    // A client that says nothing costs no more than its socket.
+    // A client that sends nothing costs no more than its socket.
     let (mut socket, client) = Socket::new(stream);
     let first = timeout(patience, socket.first()).await;
     let first = first.map_err(|_| Refused::Slow)?;
@@ -129,13 +129,14 @@ async fn shake(house: &House, accepted: Accepted) -> Result<Client, Refused> {
 async fn answer_plain(stream: &mut Socket) -> io::Result<()> {
     stream.write_all(PLAIN).await?;
     stream.shutdown().await?;
-    // What was not read would take the answer away with it.
+    // If unread bytes were left, closing would discard the answer.
     tokio::io::copy(stream, &mut tokio::io::sink())
         .await
         .map(drop)
 }
 
-/// What its signature takes is not the client's own time; but the token does not work for one that has gone away.
+/// Runs a handshake with a time limit, which does not run during the signature. A handshake is dropped if its client
+/// goes away, so that no token signs for it.
 async fn unless_slow_or_gone<T>(
     handshake: impl Future<Output = T>,
     client: Presence,
@@ -144,7 +145,7 @@ async fn unless_slow_or_gone<T>(
 ) -> Result<T, Refused> {
     let mut handshake = pin!(handshake);
     let gone = async {
-        // Looked at whenever the handshake has moved, which comes first.
+        // Polled after each step of the handshake, which is polled first.
         poll_fn(|_| {
             if progress.is_signing() {
                 Poll::Ready(())
@@ -163,11 +164,11 @@ async fn unless_slow_or_gone<T>(
             biased;
             shaken = handshake.as_mut() => return Ok(shaken),
             () = gone.as_mut() => return Err(Refused::Tls),
-            // A signature has a deadline of its own.
+            // A signature has its own deadline.
             () = sleep(patience) => if !signing && !progress.is_signing() { return Err(Refused::Slow) },
         }
     }
 }
 
-/// Fast tokens sign before anybody is looked after.
+/// How long a signature is waited for before the client's presence is watched: fast tokens need less.
 const A_WHILE: Duration = Duration::from_millis(20);

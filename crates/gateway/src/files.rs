@@ -1,8 +1,7 @@
-//! Files that connections take: a process may have only so many.
+//! Budget of the files that connections hold: a process may have only so many.
 //!
-//! Each is counted while it is held, and none before: a client's connection is one, a handshake that waits for its
-//! signature is no more, and what is behind an established one, a connection to a backend or an open file of a folder,
-//! is another.
+//! A client's connection is one file, also while its handshake waits for a signature. A connection to a backend and an
+//! open file of a folder are one each. None is reserved before it is opened.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,26 +9,26 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// Those that nobody holds.
+/// The files that are left.
 #[derive(Clone)]
 pub struct Files {
     left: Arc<Semaphore>,
-    /// So many are no new client's: who is established needs them.
+    /// Files that new clients do not get: established ones need them for backends and folders.
     behind: usize,
 }
 
-/// One, until this is dropped.
+/// One file, until this is dropped.
 pub struct Held(#[allow(dead_code)] OwnedSemaphorePermit);
 
-/// Of all that the process may have, this part is for what is behind alone. As large a part is for what is no
-/// connection of the gateway's: workers of tokens, programs, logs.
+/// An eighth of the process's files is for backends and folders alone. Another eighth is for all else that a process
+/// opens, such as logs.
 const PART: usize = 8;
 
-/// Which takes as many in small processes, too.
+/// The least that all else gets, in small processes.
 const OTHERS: usize = 64;
 
 impl Files {
-    /// Of a process that may have so many.
+    /// The budget of a process that may open so many files.
     pub fn of(process: usize) -> Self {
         let process = process.min(Semaphore::MAX_PERMITS);
         let part = process / PART;
@@ -44,30 +43,30 @@ impl Files {
         self.left().saturating_sub(self.behind)
     }
 
-    /// How many are for what is behind alone.
+    /// How many files are for backends and folders alone.
     pub fn of_backends(&self) -> usize {
         self.behind
     }
 
-    /// For a client's connection.
+    /// Takes a file for a client's connection.
     pub fn client(&self) -> Option<Held> {
-        // Two who ask at the same moment may have one of the others: a few more or less are no matter.
+        // Two at the same moment may take one of the others. A few more or less do not matter.
         (self.left() > self.behind).then(|| self.behind())?
     }
 
-    /// For what is behind, at once.
+    /// Takes a file for a backend or a folder, without waiting.
     pub fn behind(&self) -> Option<Held> {
         let file = Arc::clone(&self.left).try_acquire_owned();
         file.ok().map(Held)
     }
 
-    /// The same, where it is worth waiting for: connections that nobody uses are closed within seconds.
+    /// Takes a file for a backend or a folder, and waits for it: idle connections are closed within seconds.
     pub async fn behind_within(&self, patience: Duration) -> Option<Held> {
         let file = Arc::clone(&self.left).acquire_owned();
         timeout(patience, file).await.ok()?.ok().map(Held)
     }
 
-    /// How many.
+    /// How many are left.
     pub fn left(&self) -> usize {
         self.left.available_permits()
     }

@@ -1,4 +1,4 @@
-//! What all connections share, and how many there may be.
+//! State that all connections share, and the loop that accepts them.
 
 use std::future::pending;
 use std::iter;
@@ -29,7 +29,7 @@ use crate::sites::Sites;
 use crate::source::SourceSlots;
 use crate::{connection, http, plain, proxy_header};
 
-/// What all connections share.
+/// State that all connections share.
 pub struct House {
     pub section: GatewaySection,
     pub pool: Arc<Pool>,
@@ -37,54 +37,54 @@ pub struct House {
     pub metrics: Arc<Metrics>,
     pub signatures: Arc<Signatures>,
     pub sites: Arc<ArcSwap<Sites>>,
-    /// The sites are others, or a list of revoked certificates has expired.
+    /// Notified when the sites have changed or a list of revoked certificates has expired.
     pub changes: watch::Sender<()>,
     pub front: SslContext,
-    /// Where it listens for TLS, or first does.
+    /// The first port that listens for TLS.
     pub port: u16,
-    /// Keys of tickets that other hosts have, too.
+    /// Ticket keys that other hosts share.
     pub tickets: Option<Keys>,
-    /// What was wrong with ACME's challenges.
+    /// Errors of ACME's challenges that were logged.
     pub trouble: plain::Trouble,
-    /// Places for connections, and for those of them whose handshake is under way.
+    /// Slots for connections, and for those whose handshake is under way.
     pub connections: Arc<Semaphore>,
     pub handshakes: Arc<Semaphore>,
-    /// And for those that wait until another one has given way.
+    /// Slots for connections that wait until another one has ended.
     pub waiting: Arc<Semaphore>,
-    /// The same of one source.
+    /// Limits per source.
     pub source_connections: Arc<SourceSlots>,
     pub source_handshakes: Arc<SourceSlots>,
-    /// What they and the servers behind take of the process.
+    /// Files that connections and backends may open.
     pub files: Files,
-    /// What they hold of its memory.
+    /// Memory that connections may hold.
     pub memory: Arc<Memory>,
-    /// Short files of the sites' folders.
+    /// Cache of short files from the sites' folders.
     pub kept: Arc<http::Kept>,
-    /// Work on files of those folders.
+    /// Blocking work on those folders.
     pub reads: http::FolderReads,
-    /// How far it has come to its end.
+    /// Phase of the gateway's shutdown.
     pub phases: Phases,
 }
 
-/// What a connection holds until it has ended, whatever it has become.
+/// Held by a connection until it has ended, also as a tunnel.
 pub struct Place {
     _counted: Held,
     _slot: ConnectionSlot,
     pub activity: Arc<Activity>,
-    /// The client's certificate, if it has shown one.
+    /// The client's certificate, if it has presented one.
     pub shown: OnceLock<Shown>,
 }
 
-/// A client that is served from now on.
+/// An accepted client.
 pub struct Accepted {
     pub stream: TcpStream,
-    /// Where it is, as the PROXY header says, if there is one.
+    /// Its address; that of the PROXY header, if there is one.
     pub from: SocketAddr,
     pub place: Arc<Place>,
 }
 
 impl Place {
-    /// Ends once the client's certificate is believed no more; never, if it has shown none.
+    /// Returns once the client's certificate is no longer accepted; never, if there is none.
     pub async fn refused(&self, house: &House) {
         match self.shown.get() {
             Some(shown) => shown.refused(house).await,
@@ -93,17 +93,17 @@ impl Place {
     }
 }
 
-/// What a connection has come to.
+/// The kind of listener that a connection has come to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Door {
     Tls,
     Plain,
 }
 
-/// At the end: who has connected by then is still accepted. So long for all, and so long for the next.
+/// Connections that have arrived are accepted after draining begins: for so long in all, and so long for the next.
 const LAST_CALL: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(20));
 
-/// More than can wait to be accepted: a flood of connections does not keep the socket open.
+/// Limit on the last accepts, above the backlog: a flood of connections does not keep the socket open.
 const MOST_AT_LAST: usize = 1 << 16;
 
 impl House {
@@ -117,7 +117,7 @@ impl House {
             };
             match accepted {
                 Ok((stream, from)) => self.take_in(door, stream, from),
-                // The system has no more descriptors, for example: a little later again.
+                // For example, the system has no descriptors left. Try again later.
                 Err(error) => {
                     tracing::warn!(%error, "a connection to the gateway was not accepted");
                     sleep(Duration::from_millis(50)).await;
@@ -131,7 +131,7 @@ impl House {
         {
             self.take_in(door, stream, from);
         }
-        // Those who have come since then would be cut off with the socket.
+        // Connections that have arrived since would be reset with the socket.
         let Ok(listener) = listener.into_std() else {
             return;
         };
@@ -145,7 +145,7 @@ impl House {
         }
     }
 
-    /// Finds a place for a connection; where there is none it is closed before it has cost anything.
+    /// Reserves slots for a connection, and serves it. If there are none it is closed before it has cost anything.
     fn take_in(self: &Arc<Self>, door: Door, stream: TcpStream, from: SocketAddr) {
         let reserved = match Reservation::new(self, door) {
             Ok(reserved) => reserved,
@@ -166,7 +166,7 @@ impl House {
                         None => plain::serve(&house, accepted).await,
                     }
                 }
-                // Before it is closed.
+                // The metric counts before the connection is closed.
                 Err(why) => return house.metrics.refused(why),
             };
             if let Err(why) = served {
@@ -175,7 +175,7 @@ impl House {
         });
     }
 
-    /// Finds out who the client is, and takes what it needs.
+    /// Finds the client's address, and takes all slots for it.
     async fn accept(
         &self,
         reserved: Reservation,
@@ -200,11 +200,11 @@ impl House {
     }
 }
 
-/// A request that is on its way when the gateway ends is still served: hyper closes at once what is idle.
+/// A request may be on its way when draining begins. hyper would close an idle connection at once.
 const FAREWELL: Duration = Duration::from_millis(500);
 
 impl House {
-    /// Comes when a connection has to end, once what is under way has been answered.
+    /// Returns when connections have to end. Requests under way are still answered.
     pub async fn farewell(&self) {
         self.phases.reach(Phase::Draining).await;
         sleep(FAREWELL).await;

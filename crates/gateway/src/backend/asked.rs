@@ -13,25 +13,25 @@ use crate::memory::Admission;
 
 use super::upload_queue::UploadQueue;
 
-/// The client's, or none where that had none.
+/// A client's body, or none.
 ///
-/// A backend that answers, or ends, before it has taken all of it leaves a client behind that is still sending. What comes
-/// is read for a while then, and forgotten ([`linger`]).
+/// If the backend answers or ends before it has taken all of the body, the client is still sending. The rest is then
+/// read for a while and dropped ([`linger`]).
 pub struct Asked {
     body: Option<Incoming>,
     outcome: Outcome,
-    /// What the server has yet to take.
+    /// Parts that the server has not taken yet.
     queue: Arc<UploadQueue>,
-    /// What is held for what the client may send ahead.
+    /// Memory for what the client may send ahead.
     held: Option<Admission>,
 }
 
-/// What has become of a client's body; `None`: it had none.
+/// Tells later whether a client's body has failed. `None`: there was no body.
 #[derive(Clone, Default)]
 pub struct Outcome(Option<Arc<AtomicBool>>);
 
 impl Asked {
-    /// Of a request without a body.
+    /// The body of a request without one.
     pub fn nothing() -> Self {
         Self {
             body: None,
@@ -41,7 +41,7 @@ impl Asked {
         }
     }
 
-    /// Of a request with this body, of which so many bytes may wait for the server, and what is held for them.
+    /// A client's body. At most `most` bytes wait for the server, and `held` is the memory for them.
     pub fn new(body: Incoming, most: usize, held: Option<Admission>) -> Self {
         let outcome = Outcome((!body.is_end_stream()).then(Arc::default));
         Self {
@@ -52,7 +52,7 @@ impl Asked {
         }
     }
 
-    /// To ask later what has become of it.
+    /// A handle that tells later whether the body has failed.
     pub fn outcome(&self) -> Outcome {
         self.outcome.clone()
     }

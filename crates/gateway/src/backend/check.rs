@@ -1,4 +1,4 @@
-//! Servers that are asked whether they are well, so that no client is the first to find out.
+//! Health checks: they find a failed server before a client does.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
@@ -15,7 +15,7 @@ use super::{Backend, Backends, CONNECT, reasons};
 use crate::files::{Files, Held};
 
 impl Backends {
-    /// Has each asked from now on, as long as anybody else has them.
+    /// Starts the checks, unless they run. They end when nobody else holds the backends.
     pub fn keep_asking(self: &Arc<Self>, files: &Files) {
         let Some(check) = self.behind.check() else {
             return;
@@ -38,7 +38,7 @@ async fn keep_asking(backends: Weak<Backends>, which: usize, check: Check, files
         let Some(backends) = backends.upgrade() else {
             return;
         };
-        // That there is none says nothing of the server.
+        // A lack of files says nothing of the server.
         if let Some(file) = files.behind() {
             backends.all[which].check(&check, file).await;
         }
@@ -58,7 +58,7 @@ impl Backend {
         }
     }
 
-    /// On a connection of its own: it may be the connections that fail.
+    /// Checks on a connection of its own: it may be connecting that fails.
     async fn ask(&self, path: &str, file: Held) -> Result<(), String> {
         let stream = self.open(file).await?;
         let request = Request::get(path).header(USER_AGENT, "hsmux");

@@ -1,4 +1,4 @@
-//! A request and its answer, on a connection that is there, or on a new one.
+//! A request and its answer, on an open connection or on a new one.
 
 use std::error::Error as _;
 use std::time::{Duration, Instant};
@@ -20,37 +20,40 @@ use super::{Backend, CONNECT, Line, Unreached, reasons, tls};
 use crate::files::{Files, Held};
 use crate::http::has_other_coding;
 
-/// So often a request is sent that changes nothing.
+/// How often a safe request is sent at most.
 const TRIES: u32 = 3;
 
-/// Why there is no answer.
+/// Why a request has no answer.
 pub enum Failure {
-    /// Not a byte of the request has been sent.
+    /// Not a byte of the request was sent.
     Unsent(Box<Request<Asked>>),
-    /// It may have been done, or not.
+    /// The connection has ended. Whether the request took effect is not known.
     Lost,
-    /// Perhaps it still will be.
+    /// No answer came in time.
     Late,
-    /// There is one, which cannot be passed on.
+    /// The answer cannot be passed on.
     Unusable,
-    /// Neither was there a connection to send it on, nor may there be one now.
+    /// There was no open connection, and the process may open no more files.
     NoFile,
 }
 
-/// What a request goes on.
+/// The connection that a request is sent on.
 struct Taken {
     sender: Sender<Asked>,
-    /// Of a connection that others use as well.
+    /// The stream on an HTTP/2 connection, which others use as well.
     share: Option<Share>,
-    /// Nobody has asked anything on it before.
+    /// No request was sent on it before.
     is_new: bool,
 }
 
 impl Backend {
-    /// Asks it. A request that a connection which was there turns out not to take, because it was closed before a byte of it
-    /// was sent, goes on another. So does one that changes nothing where a connection has ended that was there, or where a
-    /// server of HTTP/2 says that it has not looked at it; and that on a new one: others may be about to end, too. No
-    /// other is ever sent again.
+    /// Sends a request and awaits its answer. A request is sent again only in these cases:
+    ///
+    /// - An open connection was closed before a byte of the request was sent.
+    /// - The request is safe, and an open connection has ended.
+    /// - The request is safe, and a server of HTTP/2 says that it has not processed it.
+    ///
+    /// A safe request is sent again on a new connection, because other open ones may be about to end.
     pub async fn exchange(
         &self,
         mut request: Request<Asked>,
@@ -116,8 +119,8 @@ impl Backend {
         }
     }
 
-    /// Makes a request name the server where it names none, in the words of the server's protocol: HTTP/2 has the host
-    /// beside the path (RFC 9113, section 8.3.1).
+    /// Writes the host for the server's protocol: HTTP/2 has it in `:authority` (RFC 9113, section 8.3.1). A request
+    /// without a host gets the server's.
     pub fn address<B>(&self, request: &mut Request<B>) {
         if self.shared.is_none() {
             let headers = request.headers_mut();
@@ -135,7 +138,7 @@ impl Backend {
             None => Scheme::HTTP,
             Some(_) => Scheme::HTTPS,
         });
-        // Nothing in it was made here but a scheme.
+        // It cannot fail: all parts come from valid URIs.
         *request.uri_mut() = Uri::from_parts(parts).unwrap_or_else(|_| self.uri.clone());
     }
 
@@ -162,7 +165,8 @@ impl Backend {
         self.reach(patience, files, new).await
     }
 
-    /// On a connection that was opened since then, also if somebody else is just opening it, or on a new one.
+    /// Takes a stream on a connection that was opened after `since`. If another request is opening one it waits for
+    /// that; else it opens one.
     async fn join(
         &self,
         shared: &Shared,
@@ -173,7 +177,7 @@ impl Backend {
         if let Some(there) = shared.take(since) {
             return Ok(Taken::among_others(there));
         }
-        // Whoever waits here holds no file, and says nothing of the server.
+        // A request that waits here holds no file, and its timeout says nothing of the server.
         let turn = timeout(patience.min(CONNECT), shared.turn()).await;
         let Ok(_turn) = turn else {
             return Err(Unreached::Down);
@@ -192,15 +196,15 @@ impl Backend {
         self.reach(patience, files, new).await
     }
 
-    /// Nobody else is to come to this connection.
+    /// Gives this connection to no further request.
     fn forget(&self, share: Option<&Share>) {
         if let (Some(shared), Some(share)) = (&self.shared, share) {
             shared.forget(share);
         }
     }
 
-    /// A connection of its own, closed without an answer, is as bad as none; one that was there may have ended in between.
-    /// A client that breaks off its request is no fault of the server's.
+    /// Records that a request had no answer. The server counts as failed only if the connection was new: an open one
+    /// may have ended in between. A request that its client has aborted does not count either.
     fn has_not_answered(&self, is_new: bool, error: &hyper::Error) {
         let why = format!("it has not answered: {}", reasons(error));
         if is_new && !error.is_user() && !is_of_stream(error) {
@@ -210,13 +214,13 @@ impl Backend {
         }
     }
 
-    /// It does its work, but this answer stops here.
+    /// Logs an answer that cannot be passed on. The server does not count as failed.
     fn unusable(&self, what: &str) -> Failure {
         tracing::warn!("{}: an answer with {what} is not passed on", self.url);
         Failure::Unusable
     }
 
-    /// A new connection for requests.
+    /// Opens a new connection for requests.
     pub async fn open(&self, file: Held) -> Result<Either<Line, SslStream<Line>>, String> {
         let line = self.dial(file).await?;
         Ok(match &self.tls {
@@ -251,7 +255,7 @@ impl Taken {
     }
 }
 
-/// The same request once more, where that does no harm (RFC 9110, section 9.2.1).
+/// Copies a safe request without a body (RFC 9110, section 9.2.1).
 fn copy(request: &Request<Asked>) -> Option<Request<Asked>> {
     let harmless = request.method().is_safe() && request.body().is_end_stream();
     harmless.then(|| {
@@ -265,12 +269,13 @@ fn copy(request: &Request<Asked>) -> Option<Request<Asked>> {
     })
 }
 
-/// Whether it is this request's alone: others on the connection go on.
+/// Whether an error is of this request's stream alone: others on the connection go on.
 fn is_of_stream(error: &hyper::Error) -> bool {
     cause(error).is_some_and(h2::Error::is_reset)
 }
 
-/// Whether the server has ended the connection before it, or had too much to do (RFC 9113, section 8.7).
+/// Whether the server has not processed the request: it has ended the connection before, or refused the stream (RFC
+/// 9113, section 8.7).
 fn is_unseen(error: &hyper::Error) -> bool {
     let refused = |it: &h2::Error| it.reason() == Some(Reason::REFUSED_STREAM);
     cause(error).is_some_and(|it| it.is_remote() && (it.is_go_away() || refused(it)))

@@ -1,4 +1,4 @@
-//! Connections of HTTP/1.1 that wait for the next request.
+//! Idle connections of HTTP/1.1.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,23 +12,23 @@ use super::asked::Asked;
 /// Requests on one connection.
 pub type Sender = SendRequest<Asked>;
 
-/// Those of one server.
+/// The idle connections of one server.
 #[derive(Clone, Default)]
 pub struct Idle(Arc<Mutex<Kept>>);
 
 #[derive(Default)]
 struct Kept {
-    /// With the time since when; the newest at the end.
+    /// Each with the time since when it is idle; the newest last.
     waiting: Vec<(Sender, Instant)>,
-    /// Somebody closes those that nobody wants.
+    /// Whether the sweep runs.
     swept: bool,
 }
 
-/// Less than what common servers wait for the next request: who closes first loses one.
+/// How long a connection may be idle. Common servers wait longer: a request is lost if the server closes first.
 pub const PATIENCE: Duration = Duration::from_secs(4);
 
 impl Idle {
-    /// The one that has waited least.
+    /// The connection that was idle for the shortest time.
     pub fn take(&self) -> Option<Sender> {
         let mut kept = self.0.lock();
         loop {
@@ -60,7 +60,7 @@ impl Idle {
         }
     }
 
-    /// Ends when none is left.
+    /// Closes connections that were idle for too long, until none is left.
     async fn sweep(self) {
         loop {
             sleep(PATIENCE).await;

@@ -1,4 +1,4 @@
-//! A connection of TCP to a server, and the file that it holds.
+//! A TCP connection to a server, and the file that it holds.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 
 use crate::files::Held;
 
-/// The connection, counted wherever it goes.
+/// The connection. It gives back its file when it is dropped.
 pub struct Line {
     pub stream: TcpStream,
     pub _file: Held,

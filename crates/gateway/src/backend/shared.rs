@@ -1,4 +1,4 @@
-//! Connections of HTTP/2, on each of which several requests are under way.
+//! Connections of HTTP/2. Each has several requests under way.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use super::asked::Asked;
 use super::idle::PATIENCE;
 use super::sender::Most;
 
-/// Those of one server.
+/// The connections to one server.
 #[derive(Clone, Default)]
 pub struct Shared(Arc<Kept>);
 
 #[derive(Default)]
 struct Kept {
     open: Mutex<Open>,
-    /// Who opens the next one: those who come meanwhile go on it, too.
+    /// Locked while a request opens a connection. Requests that come meanwhile share it.
     opening: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct Open {
     all: Vec<Connection>,
-    /// Somebody closes those that nobody wants.
+    /// Whether the sweep runs.
     swept: bool,
 }
 
@@ -41,7 +41,7 @@ struct Connection {
     used: Instant,
 }
 
-/// A request's place on a connection, until its answer has been read to its end.
+/// A request's stream on a connection, until its answer has been read to its end.
 pub struct Share(Arc<AtomicU32>);
 
 /// The body of an answer.
@@ -54,7 +54,7 @@ pub struct Answered {
 pub const STREAMS: u32 = 100;
 
 impl Shared {
-    /// A place on a connection that is there, and was opened since then.
+    /// A stream on an open connection that was opened after `since`.
     pub fn take(&self, since: Option<Instant>) -> Option<(SendRequest<Asked>, Share)> {
         let mut open = self.0.open.lock();
         open.all.retain(|connection| !connection.sender.is_closed());
@@ -66,12 +66,12 @@ impl Shared {
         Some((connection.sender.clone(), Share::of(&connection.under_way)))
     }
 
-    /// Waits until nobody opens another connection. Places on that one can be taken then.
+    /// Waits until no other request opens a connection. Streams on a new one can be taken then.
     pub async fn turn(&self) -> impl Drop + '_ {
         self.0.opening.lock().await
     }
 
-    /// Keeps a new connection for others, and has the first place on it.
+    /// Keeps a new connection for others, and takes the first stream on it.
     pub fn keep(&self, sender: SendRequest<Asked>, most: Most) -> Share {
         let under_way = Arc::default();
         let share = Share::of(&under_way);
@@ -90,14 +90,14 @@ impl Shared {
         share
     }
 
-    /// Its connection is given to nobody else.
+    /// Gives the connection to no further request.
     pub fn forget(&self, share: &Share) {
         let mut open = self.0.open.lock();
         let other = |connection: &Connection| !Arc::ptr_eq(&connection.under_way, &share.0);
         open.all.retain(other);
     }
 
-    /// Ends when none is left.
+    /// Closes connections that were idle for too long, until none is left.
     async fn sweep(self) {
         loop {
             sleep(PATIENCE).await;

@@ -1,7 +1,7 @@
-//! The balancer in front of several gateways: what haproxy or nginx is told.
+//! Configurations of haproxy and nginx as a balancer in front of several gateways.
 //!
-//! TLS passes through it, and ends at the gateways. A host is asked at its gateway's `/health`, which means "can sign":
-//! one that says 503 gets no new connections, and keeps those that it has.
+//! TLS passes through the balancer and ends at the gateways. The balancer checks `/health` of each gateway, which means
+//! "can sign". A gateway that answers 503 gets no new connections, and keeps those that it has.
 
 mod check;
 mod haproxy;
@@ -14,33 +14,33 @@ use hsmux_token::{Error, Kind, Result};
 pub use check::Checked;
 pub use host::{Host, Listen};
 
-/// Whose configuration is written.
+/// The program that the configuration is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Program {
     /// haproxy, in tcp mode.
     Haproxy,
-    /// nginx with its `stream` module, which does not ask for health by itself.
+    /// nginx with its `stream` module, which does not check `/health`.
     Nginx,
 }
 
-/// What is known of the cluster from the command line.
+/// Options of the command line.
 #[derive(Clone, Debug)]
 pub struct Wishes {
-    /// The gateways; none: the one of the configuration.
+    /// The gateways. If empty, the gateway of the configuration.
     pub hosts: Vec<Host>,
-    /// Where clients connect.
+    /// The address that clients connect to with TLS.
     pub listen: Listen,
-    /// Where they do without TLS, if the gateways answer there.
+    /// The address for plain HTTP, if the gateways serve that.
     pub http_listen: Listen,
-    /// The gateways' port, where a host does not say its own.
+    /// The port of gateways without one of their own.
     pub port: Option<u16>,
-    /// The port of their `/health`, where a host does not say its own.
+    /// The port of `/health`, for gateways without one of their own.
     pub health: Option<u16>,
-    /// The gateways' port for plain HTTP, where a host does not say its own.
+    /// The port for plain HTTP, for gateways without one of their own.
     pub http_port: Option<u16>,
     /// Whether each connection begins with a PROXY header.
     pub send_proxy: Option<bool>,
-    /// haproxy's own socket, by which one of its processes takes over from another: an absolute path without white space.
+    /// haproxy's own socket, by which a new process takes over the listeners. An absolute path without white space.
     pub socket: String,
 }
 
@@ -60,23 +60,23 @@ struct Server {
     address: String,
     port: u16,
     health: u16,
-    /// None: of no host.
+    /// The port for plain HTTP. Either all hosts have one or none.
     http: Option<u16>,
 }
 
-/// What clients connect to, and where that goes.
+/// A port for clients, and the gateways' port that it leads to.
 struct Way<'a> {
-    /// What is added to its names.
+    /// Suffix of its names in the configuration.
     suffix: &'static str,
     listen: &'a Listen,
     port: fn(&Server) -> Option<u16>,
 }
 
 impl Balancer {
-    /// What is not wished for is taken from `[gateway]`, which is the same on all hosts.
+    /// Takes from `[gateway]` what the options do not give: that section is the same on all hosts.
     ///
     /// # Errors
-    /// When neither says what the balancer has to know.
+    /// If neither has something that the balancer needs.
     pub fn new(wishes: &Wishes, section: Option<&GatewaySection>) -> Result<Self> {
         let listens = section.and_then(|section| section.listen.first());
         let metrics = section.and_then(|section| section.metrics);
@@ -137,7 +137,7 @@ impl Balancer {
         })
     }
 
-    /// TLS, and plain HTTP where the gateways answer it.
+    /// TLS, and plain HTTP if the gateways serve it.
     fn ways(&self) -> impl Iterator<Item = Way<'_>> {
         let tls = Way {
             suffix: "",
@@ -161,7 +161,7 @@ impl Balancer {
         }
     }
 
-    /// What whoever uses it had better know.
+    /// Warnings for the administrator.
     pub fn warnings(&self, program: Program, section: Option<&GatewaySection>) -> Vec<String> {
         let mut warnings = Vec::new();
         let metrics = section.and_then(|section| section.metrics);

@@ -1,13 +1,13 @@
-//! What waits of one source: its addresses take turns, each for its subnet.
+//! The waiting signatures of one source. Its subnets take turns.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
 pub struct Line<T> {
     pub in_doubt: bool,
-    /// The lower, the sooner.
+    /// The source with the lowest number is next.
     pub turn: u64,
-    /// The first one is next.
+    /// One of each subnet; the first is next.
     addresses: VecDeque<Address<T>>,
     len: usize,
 }
@@ -15,7 +15,7 @@ pub struct Line<T> {
 /// Never empty.
 struct Address<T> {
     client: IpAddr,
-    /// With growing numbers.
+    /// In ascending order of their numbers.
     waiting: VecDeque<(u64, T)>,
 }
 
@@ -52,7 +52,7 @@ impl<T> Line<T> {
         }
     }
 
-    /// The one that is next.
+    /// Takes out the next one.
     pub fn pop(&mut self) -> Option<T> {
         let mut address = self.addresses.pop_front()?;
         let (_, work) = address.waiting.pop_front()?;
@@ -72,7 +72,7 @@ impl<T> Line<T> {
         Some(work)
     }
 
-    /// Takes out the last one of the address that has most.
+    /// Takes out the last one of the subnet with the most.
     pub fn evict(&mut self) -> Option<T> {
         let all = self.addresses.iter().enumerate();
         let (at, _) = all.max_by_key(|(_, address)| address.waiting.len())?;
@@ -86,13 +86,13 @@ impl<T> Line<T> {
             .map_or(0, |at| self.addresses[at].waiting.len())
     }
 
-    /// How many the address has that has most.
+    /// How many the subnet with the most has.
     pub fn most(&self) -> usize {
         let each = self.addresses.iter().map(|address| address.waiting.len());
         each.max().unwrap_or(0)
     }
 
-    /// How many come before one more of this address.
+    /// How many would come before one more of this subnet.
     pub fn before(&self, client: IpAddr) -> usize {
         let own = self.len_of(client);
         let each = self.addresses.iter();
@@ -111,7 +111,7 @@ impl<T> Line<T> {
             .position(|address| address.client == client)
     }
 
-    /// One has left an address.
+    /// Counts one that was taken out, and drops a subnet without any.
     fn shrink(&mut self, at: usize) {
         self.len -= 1;
         if self.addresses[at].waiting.is_empty() {

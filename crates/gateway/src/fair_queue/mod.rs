@@ -1,8 +1,8 @@
-//! Signatures that wait, in fair turns of their sources: a state machine without threads, clocks, locks or I/O.
+//! A fair queue of signatures: a state machine without threads, clocks, locks or I/O.
 //!
-//! Sources take turns, and so do the subnets of one source. A source is in doubt while fewer handshakes were
-//! completed by its signatures than were not: the others come first, and it has one slow signature at a time on each
-//! seat. So who asks for signatures without using them costs the others the rest of one.
+//! Sources take turns, and so do the subnets of one source. A source is in doubt while most of its signatures have not
+//! completed a handshake. Other sources come before it, and it has one slow signature at a time on each seat. So an
+//! attacker that does not use its signatures delays the others by the rest of one.
 
 mod history;
 mod line;
@@ -20,7 +20,7 @@ use crate::source::{ClientSource, subnet};
 use history::Histories;
 use line::Line;
 
-/// `G` is what signs: groups share nothing. `T` is what waits.
+/// `G` names a group of members that signs; groups share nothing. `T` is a waiting entry.
 pub struct FairQueue<G, T> {
     limits: Limits,
     groups: HashMap<G, Group<T>>,
@@ -36,7 +36,7 @@ pub struct Limits {
     pub of_source: usize,
 }
 
-/// A signature that has begun; to be given back.
+/// A signature that has begun. Give it back with [`FairQueue::end`].
 #[derive(Debug)]
 pub struct Grant<G> {
     group: G,
@@ -45,7 +45,7 @@ pub struct Grant<G> {
     in_doubt: bool,
 }
 
-/// Names what waits, to take it out.
+/// Identifies a waiting entry, to cancel it.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
     client: IpAddr,
@@ -53,7 +53,7 @@ pub struct Ticket {
 }
 
 impl<G> Grant<G> {
-    /// What signs.
+    /// The group that signs.
     pub fn group(&self) -> &G {
         &self.group
     }
@@ -61,23 +61,23 @@ impl<G> Grant<G> {
 
 struct Group<T> {
     lines: HashMap<ClientSource, Line<T>>,
-    /// Who waits: those in doubt last, then who has waited longest for its turn.
+    /// Waiting sources: those in doubt come last, and then by their turn.
     order: BTreeMap<(bool, u64), ClientSource>,
     begun: usize,
     begun_in_doubt: usize,
-    /// What the last signature took.
+    /// Duration of the last signature.
     took: Option<Duration>,
-    /// How often a source in doubt was passed over that would have had the turn.
+    /// How often others were served in the turn of a source in doubt.
     passed: u32,
 }
 
-/// A source in doubt has a turn after so many that others had in its place: nobody waits for ever.
+/// After so many turns given to others, a source in doubt has its own: none waits for ever.
 const PASSES: u32 = 8;
 
-/// A signature that takes less keeps nobody waiting.
+/// A shorter signature delays others too little to matter.
 const SLOW: Duration = Duration::from_millis(10);
 
-/// Groups that have nothing to do are kept up to so many: seats come and go.
+/// If there are more groups, idle ones are dropped: seats come and go.
 const GROUPS: usize = 64;
 
 impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
@@ -91,7 +91,7 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
         }
     }
 
-    /// Begins at once, if nobody waits and there is room.
+    /// Begins a signature at once, if none waits and there is room.
     pub fn begin(
         &mut self,
         group: &G,
@@ -106,8 +106,8 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
             .then(|| state.grant(group, source, in_doubt, now))
     }
 
-    /// Puts one in the queue. The other part of the answer is who has to make room, of the source that has most; `Err`:
-    /// it has to itself.
+    /// Adds an entry. If the queue is full, an entry of the source with the most is evicted and returned. `Err`: the
+    /// new entry itself is refused.
     pub fn push(
         &mut self,
         group: &G,
@@ -141,7 +141,7 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
         Ok((Ticket { client, number }, evicted))
     }
 
-    /// Whose turn it is, if there is room.
+    /// Takes the next entry, if there is room.
     pub fn next(&mut self, group: &G, room: Room, now: Instant) -> Option<(Grant<G>, T)> {
         self.turns += 1;
         let turn = self.turns;
@@ -162,7 +162,7 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
         Some((state.grant(group, source, in_doubt, now), work))
     }
 
-    /// A signature has ended, `made` or not. To be followed by [`Self::next`] until that says `None`.
+    /// Ends a signature, which was `made` or not. Call [`Self::next`] after it until that returns `None`.
     pub fn end(&mut self, grant: &Grant<G>, made: bool, now: Instant) {
         if let Some(group) = self.groups.get_mut(&grant.group) {
             group.begun -= 1;
@@ -180,14 +180,14 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
         }
     }
 
-    /// A client has completed its handshake with its signature.
+    /// Records that a client has completed its handshake with its signature.
     pub fn completed(&mut self, client: IpAddr, now: Instant) {
         let source = ClientSource::of(client);
         self.histories.completed(source, now);
         self.sort(source, now);
     }
 
-    /// Takes one out; `None`: it does not wait any more.
+    /// Takes out an entry. `None`: it does not wait any more.
     pub fn cancel(&mut self, ticket: Ticket) -> Option<T> {
         let source = ClientSource::of(ticket.client);
         let cancel = |group: &mut Group<T>| {
@@ -201,7 +201,7 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
         Some(work)
     }
 
-    /// How many would come before one of this client, or some less.
+    /// A lower bound of the entries that would come before a new one of this client.
     pub fn before(&self, group: &G, client: IpAddr, now: Instant) -> usize {
         let Some(group) = self.groups.get(group) else {
             return 0;
@@ -219,7 +219,7 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
         own + group.lines.iter().map(ahead).sum::<usize>()
     }
 
-    /// Whether one of this client would have a place.
+    /// Whether a new entry of this client would be taken.
     pub fn admits(&self, client: IpAddr) -> bool {
         let (source, client) = (ClientSource::of(client), subnet(client));
         self.waiting_of(source) < self.limits.of_source || self.yields_to(source, client)
@@ -238,13 +238,13 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
         self.lines_of(source).map(Line::len).sum()
     }
 
-    /// Whether another subnet of a source has more than this one would.
+    /// Whether another subnet of a source has more entries than this one would have.
     fn yields_to(&self, source: ClientSource, client: IpAddr) -> bool {
         let own: usize = self.lines_of(source).map(|line| line.len_of(client)).sum();
         self.lines_of(source).any(|line| line.most() > own + 1)
     }
 
-    /// The source that has most, and how many.
+    /// The source with the most entries, and how many.
     fn heaviest(&self, now: Instant) -> Option<((usize, bool), ClientSource)> {
         let sources = self.groups.values().flat_map(|group| group.lines.keys());
         let weigh = |source: &ClientSource| {
@@ -254,7 +254,7 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
         sources.map(weigh).max_by_key(|(key, _)| *key)
     }
 
-    /// The last one of the subnet that has most.
+    /// Takes out the last entry of the subnet with the most.
     fn evict(&mut self, source: ClientSource) -> Option<T> {
         let groups = self.groups.values_mut();
         let most = |group: &&mut Group<T>| group.lines.get(&source).map_or(0, Line::most);
@@ -265,7 +265,7 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
         work
     }
 
-    /// Puts a source where it belongs by what it has done.
+    /// Moves a source in the order, after its history has changed.
     fn sort(&mut self, source: ClientSource, now: Instant) {
         let in_doubt = self.histories.is_in_doubt(source, now);
         for group in self.groups.values_mut() {
@@ -331,7 +331,7 @@ impl<T> Group<T> {
         line.push(client, number, work);
     }
 
-    /// The source that has the turn.
+    /// The source that is next.
     fn choose(&mut self, room: Room) -> Option<ClientSource> {
         let first = |in_doubt: bool| {
             let all = self.order.range((in_doubt, 0)..=(in_doubt, u64::MAX));
@@ -353,7 +353,7 @@ impl<T> Group<T> {
         }
     }
 
-    /// A source of which nothing waits any more is gone.
+    /// Drops a source without entries.
     fn tidy(&mut self, source: ClientSource) {
         if let Some(line) = self.lines.get(&source)
             && line.is_empty()

@@ -11,11 +11,11 @@ const ROOM: Room = Room {
 };
 const HONEST: &str = "192.0.2.1";
 
-/// A token that does one thing at a time though it has four lanes. What waits is when it came, and whose it is.
+/// A token that does one thing at a time though it has four lanes. An entry is its time of arrival and its client.
 struct Sim {
     queue: FairQueue<u8, (Instant, IpAddr)>,
     now: Instant,
-    /// With the end of each.
+    /// Each with its end.
     running: VecDeque<(Grant<u8>, (Instant, IpAddr), Instant)>,
 }
 
@@ -28,7 +28,7 @@ impl Sim {
         }
     }
 
-    /// Whether it has a place.
+    /// Returns whether it is taken.
     fn ask(&mut self, client: IpAddr) -> bool {
         let work = (self.now, client);
         if let Some(grant) = self.queue.begin(&0, client, ROOM, self.now) {
@@ -51,7 +51,7 @@ impl Sim {
         }
     }
 
-    /// The next one that is signed for, and how long that took.
+    /// Ends the next signature. Returns its client, and how long that has waited.
     fn step(&mut self) -> (IpAddr, Duration) {
         let (grant, (since, client), end) = self.running.pop_front().expect("it works");
         self.now = end;
@@ -60,8 +60,8 @@ impl Sim {
         (client, end - since)
     }
 
-    /// The waits of a client that completes so many handshakes, one after the other, while each of these keeps so many
-    /// waiting and completes none.
+    /// The waits of a client that completes so many handshakes, one after the other. Each attacker keeps `each`
+    /// signatures waiting and completes none.
     fn honest(
         &mut self,
         client: &str,
@@ -106,7 +106,7 @@ fn addresses(count: u32) -> Vec<IpAddr> {
         .collect()
 }
 
-/// The first handshake meets what was begun before anybody knew.
+/// The first handshake waits for signatures that began before the source was in doubt.
 #[test]
 fn who_uses_no_signature_costs_others_the_rest_of_one() {
     for each in [100, 300, 1000] {
@@ -146,7 +146,7 @@ fn all_subnets_of_one_customer_have_one_share() {
         .map(|subnet| format!("2001:db8:0:{subnet:x}::1").parse().unwrap())
         .collect();
     let waits = sim().honest("2001:db8:1::1", 50, &attackers, 300);
-    // The first handshake meets what was begun before anybody knew: not one of each subnet.
+    // The first handshake waits for signatures that began before the source was in doubt, and not for each subnet.
     let worst = waits.iter().max().unwrap();
     assert!(*worst <= 6 * SERVICE, "{worst:?}");
 }
@@ -160,7 +160,7 @@ fn who_has_most_makes_room() {
     let [one, other] = addresses(2)[..] else {
         unreachable!()
     };
-    // The token has four before any is in doubt.
+    // Four begin before the source is in doubt.
     let places = (0..40).filter(|_| sim.ask(one)).count();
     assert_eq!(places, 19);
     assert!(!sim.queue.admits(one) && sim.queue.admits(other));
@@ -213,7 +213,7 @@ fn who_is_in_doubt_has_a_turn_now_and_then() {
     for client in &trusted {
         sim.ask(*client);
     }
-    // They come again and again: for each of the two a round, and the turns of others in its place.
+    // The others come again and again: a round for each of the two, and the turns of others in its place.
     for steps in 0.. {
         assert!(steps < 2 * (trusted.len() + 10), "it waits for ever");
         let (client, _) = sim.step();
@@ -246,7 +246,7 @@ fn what_is_cancelled_is_gone() {
     assert!(sim.queue.groups[&0].order.is_empty() && sim.queue.groups[&0].lines.is_empty());
 }
 
-/// What comes before a client depends on its own source, not on how many others have waiting.
+/// A client's place in the queue depends on its own source, not on how many entries others have.
 #[test]
 fn the_outlook_of_a_client_is_its_own() {
     let mut sim = sim();
