@@ -1,4 +1,4 @@
-//! Two connections that are one from now on: whatever comes from one goes to the other.
+//! Relays bytes between two connections.
 
 use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 use tokio_util::io::{InspectReader, InspectWriter};
@@ -7,8 +7,7 @@ use crate::house::House;
 use crate::pace::Pace;
 use crate::phase::Phase;
 
-/// Passes everything on until both have ended, nothing has come from either for `tunnel_timeout`, or the gateway
-/// itself ends.
+/// Relays until both have ended, neither has sent anything for `tunnel_timeout`, or the gateway ends.
 pub async fn join<Client, Backend>(house: &House, client: Client, mut backend: Backend)
 where
     Client: AsyncRead + AsyncWrite + Unpin,
@@ -19,7 +18,7 @@ where
     let mut client = InspectWriter::new(InspectReader::new(client, moved), moved);
     tokio::select! {
         biased;
-        // How it ends is the affair of the two.
+        // It does not matter how the two end.
         _ = copy_bidirectional(&mut client, &mut backend) => {}
         () = pace.rest(house.section.tunnel_timeout) => {}
         () = house.phases.reach(Phase::Closing) => {}

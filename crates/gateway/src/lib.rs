@@ -1,36 +1,36 @@
-//! The gateway: TLS with private keys in the pool, in front of services that speak HTTP or anything else.
+//! The gateway: TLS with private keys of the pool, in front of servers that speak HTTP or any other protocol.
 //!
-//! A handshake that waits for a token's signature is a future ([`signer`]): it holds no thread, and what is
-//! established goes on meanwhile. TLS is BoringSSL's, for it alone lets a private key take its time.
+//! A handshake that waits for a token's signature is a future ([`signer`]), which holds no thread. TLS is BoringSSL's,
+//! because it alone supports asynchronous private keys.
 //!
 //! | file | one idea |
 //! |---|---|
 //! | `service` | start and end |
-//! | `house` | what all connections share, and how many there may be |
-//! | `reservation` | what a connection takes before it is served, and who gives way where that is missing |
+//! | `house` | state that all connections share, and accepting them |
+//! | `reservation` | slots that a connection takes before it is served |
 //! | `activity` | whether a connection is idle |
-//! | `files` | how many files they and what is behind them hold |
+//! | `files` | budget of open files |
 //! | `connection` | one connection, from its first byte |
-//! | `sites`, `tls` | which site and which certificate a client gets |
-//! | `certificate`, `algorithm` | what belongs together, and what a token can sign |
-//! | `memory` | how much memory they hold together |
-//! | `revocation` | which certificates of clients are believed no more |
-//! | `lifetime` | until when certificates are good |
-//! | `signer` | signatures of the pool |
-//! | `signatures`, `fair_queue` | in which order they are asked for |
+//! | `sites`, `tls` | the site and the certificate that a client gets |
+//! | `certificate`, `algorithm` | certificates with their keys, and what these can sign |
+//! | `memory` | memory budget of all connections |
+//! | `revocation` | revoked certificates of clients |
+//! | `lifetime` | expiry of certificates |
+//! | `signer` | private keys of the pool, for BoringSSL |
+//! | `signatures`, `fair_queue` | fair order of signatures |
 //! | `source` | which clients count as one |
-//! | `tickets` | sessions that other hosts resume |
-//! | `http`, `tunnel` | what is inside TLS |
-//! | `joined` | what becomes a WebSocket, or is no HTTP: both ends, until nothing passes |
-//! | `pace` | whether anything moves on a connection |
-//! | `phase` | how far the gateway has come to its end |
+//! | `tickets` | sessions that other hosts can resume |
+//! | `http`, `tunnel` | the protocols inside TLS |
+//! | `joined` | relay between two connections: WebSocket, and protocols other than HTTP |
+//! | `pace` | idle timer of a connection |
+//! | `phase` | phases of the shutdown |
 //! | `backend` | connections to the servers behind sites |
-//! | `plain` | what is outside: ACME's challenges, and the way to https |
-//! | `proxy_header` | who the client is behind a proxy |
-//! | `socket`, `tls_stream` | a socket of TLS that is watched from outside, and what is inside TLS |
-//! | `watch` | what changes while it runs |
-//! | `balancer` | what haproxy in front of several is told |
-//! | `metrics`, `standing`, `monitor` | what it counts, how its sites stand, and who may ask |
+//! | `plain` | HTTP without TLS: ACME's challenges, and redirects to https |
+//! | `proxy_header` | the PROXY protocol |
+//! | `socket`, `tls_stream` | a client's socket, and TLS on it |
+//! | `watch` | reloads sites when they change |
+//! | `balancer` | configurations of haproxy and nginx |
+//! | `metrics`, `standing`, `monitor` | counters, metrics of sites, and their endpoint |
 
 mod activity;
 mod algorithm;

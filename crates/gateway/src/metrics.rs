@@ -1,4 +1,4 @@
-//! What is counted, and the page that says so.
+//! Metrics of the gateway, and their page.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use crate::standing;
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// All that is counted.
+/// All metrics.
 pub struct Metrics {
     registry: Registry,
     connections: IntGauge,
@@ -36,10 +36,10 @@ pub struct Metrics {
     closed: IntCounterVec,
 }
 
-/// One more of something, until this is dropped.
+/// Counts one in a gauge until this is dropped.
 pub struct Held(IntGauge);
 
-/// A signature that is waited for.
+/// Measures the wait for a signature.
 pub struct Waiting {
     metrics: Arc<Metrics>,
     algorithm: &'static str,
@@ -67,15 +67,15 @@ pub enum Refused {
 /// Why a connection that served something was closed.
 #[derive(Clone, Copy, Debug)]
 pub enum Closed {
-    /// It was stalled, and others needed what it held.
+    /// It was stalled, and others needed its memory.
     Memory,
     /// It has sent too many small frames of HTTP/2.
     Flood,
-    /// It was idle, and an address with fewer connections had no place.
+    /// It was idle, and an address with fewer connections had no slot.
     Idle,
 }
 
-/// What a request without TLS was given.
+/// The kind of answer to a request without TLS.
 #[derive(Clone, Copy, Debug)]
 pub enum Plain {
     Challenge,
@@ -85,7 +85,7 @@ pub enum Plain {
 }
 
 impl Metrics {
-    /// Nothing is counted yet.
+    /// New metrics.
     pub fn new() -> Result<Arc<Self>> {
         let failed = |e| Error::pool(Kind::Environment, format!("metrics: {e}"));
         Self::build().map(Arc::new).map_err(failed)
@@ -233,7 +233,7 @@ impl Metrics {
         self.tickets.set(since.cast_signed());
     }
 
-    /// The page, with what is known of these sites by now.
+    /// The page of metrics, with those of these sites.
     pub fn page(&self, sites: &Sites, files: &Files, memory: &Memory) -> String {
         self.memory
             .set(i64::try_from(memory.used() + memory.heads().taken()).unwrap_or(i64::MAX));
@@ -261,7 +261,7 @@ impl Drop for Held {
 }
 
 impl Waiting {
-    /// It has come, or has not.
+    /// Records the outcome. Returns the signature, if there is one.
     pub fn ended<T>(self, result: Result<T>) -> Option<T> {
         match result {
             Ok(signature) => {

@@ -1,4 +1,4 @@
-//! `/metrics` and `/health`, on a port of their own without TLS.
+//! Serves `/metrics` and `/health`, on a port of their own without TLS.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -18,16 +18,16 @@ use tokio::task::AbortHandle;
 use crate::house::House;
 use crate::phase::Phase;
 
-/// Whoever asks is a neighbour, and quick.
+/// Time limit for a request: clients are near.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Connections at once. The oldest is closed for one more.
+/// Connections at once. For another one, the oldest is closed.
 const CONNECTIONS: usize = 64;
 
-/// Bytes of a request's head, the least that hyper takes.
+/// Limit of a request's head in bytes, the least that hyper allows.
 const HEAD: usize = 8 << 10;
 
-/// Serves until the runtime ends: also while the gateway drains, when `/health` says so.
+/// Serves until the runtime ends, also while the gateway drains: `/health` then says so.
 pub async fn serve(house: Arc<House>, listener: TcpListener) {
     let mut open = VecDeque::with_capacity(CONNECTIONS);
     loop {
@@ -58,7 +58,7 @@ async fn converse(house: Arc<House>, stream: TcpStream) {
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
         .max_buf_size(HEAD);
-    // Whether somebody has read it to the end is his own affair.
+    // It does not matter whether the client has read the answer.
     let _ = builder
         .serve_connection(TokioIo::new(stream), service)
         .await;
@@ -83,7 +83,7 @@ impl House {
         }
     }
 
-    /// Why it had better have no new clients.
+    /// Why balancers should send no new clients.
     fn trouble(&self) -> Option<Cow<'static, str>> {
         if self.phases.is_at(Phase::Leaving) {
             return Some("the gateway ends".into());

@@ -1,4 +1,4 @@
-//! Whether anything moves on a connection.
+//! Idle timer of a connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-/// What moves on a connection.
+/// The idle timer of one connection.
 pub struct Pace {
     begin: Instant,
-    /// When something has moved last, in milliseconds since the begin.
+    /// Time of the last activity, in milliseconds since `begin`.
     moved: AtomicU64,
-    /// Answers, or parts of them, that we have not got yet.
+    /// Answers, or parts of them, that the client waits for.
     owed: AtomicUsize,
 }
 
-/// As long as it is there the client waits for us.
+/// While this exists the client waits for the gateway, and the connection is not idle.
 pub struct Owed(Arc<Pace>);
 
 impl Pace {
@@ -37,7 +37,7 @@ impl Pace {
             .store(self.begin.elapsed().as_millis() as u64, Relaxed);
     }
 
-    /// Ends once nothing has moved for `patience`, and it was not our fault.
+    /// Returns once the connection was idle for `patience`.
     pub async fn rest(&self, patience: Duration) {
         while let Some(left) = self.left(patience) {
             sleep(left).await;

@@ -1,6 +1,6 @@
-//! What a connection takes before it is served: a slot, another one while its handshake is under way, and a file.
+//! Resources of a connection: a slot, a slot for its handshake while that is under way, and a file.
 //!
-//! If one of them is missing, an idle connection of the source with the most gives way.
+//! If one of them is missing, an idle connection of the source with the most connections is closed.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,41 +15,41 @@ use crate::house::{Door, House};
 use crate::metrics::{Closed, Refused};
 use crate::source::{Counted, SourceSlots};
 
-/// Connections that wait for one that gives way.
+/// Connections that may wait for another one to be closed.
 const MOST_WAITING: usize = 256;
 
-/// Each waits so long at most.
+/// How long each waits at most.
 const WITHIN: Duration = Duration::from_secs(2);
 
-/// What it has taken when it was accepted.
+/// Resources that a connection has taken when it was accepted.
 pub struct Reservation {
     place: Option<OwnedSemaphorePermit>,
     handshake: Option<OwnedSemaphorePermit>,
     file: files::Held,
-    /// What was missing, and its place among those that wait.
+    /// The resource that was missing, and a slot among those that wait.
     missing: Option<(Refused, OwnedSemaphorePermit)>,
 }
 
-/// All that it holds while it is served.
+/// Resources that it holds while it is served.
 pub struct ConnectionSlot {
     _place: OwnedSemaphorePermit,
     _file: files::Held,
     _counted: Counted,
 }
 
-/// What its handshake holds beside that.
+/// Further resources of its handshake.
 pub struct HandshakeSlot {
     _one: OwnedSemaphorePermit,
     _counted: Counted,
 }
 
-/// Places among those that wait. Each holds a file that is for what is behind the gateway, of which there are so many.
+/// Slots of connections that wait. Each takes one of the `files` that are meant for backends.
 pub fn waiting(files: usize) -> Arc<Semaphore> {
     Arc::new(Semaphore::new(MOST_WAITING.min(files / 4).max(1)))
 }
 
 impl Reservation {
-    /// Takes what there is, at once; an error: too many wait already.
+    /// Takes what there is, without waiting. An error: too many wait already.
     pub fn new(house: &House, door: Door) -> Result<Self, Refused> {
         let place = take(&house.connections);
         let handshake = match door {
@@ -98,7 +98,7 @@ impl Reservation {
             Door::Plain => None,
         };
         if let Some(why) = missing {
-            // A handshake that gives way leaves both slots.
+            // Closing a handshake frees both slots.
             let crowded = match &shakes {
                 Some(shakes) if self.handshake.is_none() => shakes,
                 _ => &counted,

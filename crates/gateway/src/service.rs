@@ -1,4 +1,4 @@
-//! Start and end.
+//! Start and shutdown.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -30,18 +30,18 @@ use crate::tickets::Tickets;
 use crate::watch::Watch;
 use crate::{monitor, plain, reservation, tls};
 
-/// A running gateway. Dropping it ends it: no new connections, then what runs.
+/// A running gateway. Dropping it drains it: it accepts no new connections, and ends when the open ones have.
 pub struct Gateway {
     house: Arc<House>,
     phase: watch::Sender<Phase>,
-    /// What accepts connections, one for each socket.
+    /// The tasks that accept connections, one for each socket.
     listeners: Vec<JoinHandle<()>>,
     runtime: Option<Runtime>,
 }
 
 impl Service for Gateway {
-    /// Reads certificates and keys, opens the sockets, and serves. Other sites are taken over while it runs, all else
-    /// needs a restart.
+    /// Reads certificates and keys, opens the sockets, and serves. Sites are reloaded while it runs; all else needs a
+    /// restart.
     fn start(daemon: &Arc<Daemon>) -> Result<Self> {
         let config = daemon.config();
         let section = config.gateway.as_ref();
@@ -128,8 +128,8 @@ impl Service for Gateway {
 }
 
 impl Drop for Gateway {
-    /// The phases in their order. Places for connections are taken back when no listener gives any away any more: who
-    /// waits for all of them leaves none to a client.
+    /// Goes through the phases. It waits for the slots of all connections only after the listeners have ended: the wait
+    /// would leave none to a new client.
     fn drop(&mut self) {
         let Some(runtime) = self.runtime.take() else {
             return;
@@ -149,7 +149,7 @@ impl Drop for Gateway {
             }
             let all = u32::try_from(section.connections).unwrap_or(u32::MAX);
             let places = self.house.connections.acquire_many(all);
-            // An error would say that the places are closed, which they never are.
+            // It never fails: the semaphore is not closed.
             timeout(drain, places).await.is_ok()
         };
         if !runtime.block_on(ended) {
@@ -160,7 +160,7 @@ impl Drop for Gateway {
     }
 }
 
-/// Sockets that are open.
+/// The open sockets.
 struct Sockets {
     tls: Vec<StdListener>,
     plain: Vec<StdListener>,
@@ -181,12 +181,12 @@ impl Sockets {
         })
     }
 
-    /// Of the first for TLS.
+    /// The port of the first socket for TLS.
     fn port(&self) -> u16 {
         self.tls.first().and_then(at).map_or(0, |at| at.port())
     }
 
-    /// Answers what accepts clients.
+    /// Starts the tasks that accept clients, and returns them.
     fn serve(self, house: &Arc<House>, runtime: &Runtime) -> Result<Vec<JoinHandle<()>>> {
         let addresses: Vec<_> = self.tls.iter().filter_map(at).collect();
         let http: Vec<_> = self.plain.iter().filter_map(at).collect();

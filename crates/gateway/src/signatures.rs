@@ -1,4 +1,4 @@
-//! Signatures on their way to the pool: as many as keep its tokens busy, the others in fair turns before it.
+//! Sends signatures to the pool: as many at once as keep its tokens busy. The others wait in a fair queue.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -20,35 +20,35 @@ pub struct Signatures {
     queue: Mutex<FairQueue<Members, QueuedSignature>>,
 }
 
-/// One that waits.
+/// A waiting signature.
 struct QueuedSignature {
     request: Request,
     state: Arc<Mutex<State>>,
 }
 
-/// Where one is that somebody wants.
+/// The state of a request for a signature.
 #[derive(Default)]
 enum State {
     #[default]
     New,
     Waits(Ticket),
     Asked(#[allow(dead_code)] Claim),
-    /// Nobody wants it any more.
+    /// Its requester has gone.
     Unwanted,
 }
 
-/// Somebody wants a signature, until this is dropped: then it leaves the queue.
+/// A request for a signature. Dropping it cancels the request.
 pub struct SignatureRequest {
     signatures: Arc<Signatures>,
     state: Arc<Mutex<State>>,
 }
 
 thread_local! {
-    /// While this thread hands out: what has room since.
+    /// While this thread dispatches: members that may have room since.
     static HANDED_OUT: RefCell<Option<Vec<Members>>> = const { RefCell::new(None) };
 }
 
-/// Also after a panic, this thread hands out again.
+/// Resets [`HANDED_OUT`], also after a panic.
 struct OutsideAgain;
 
 impl Drop for OutsideAgain {
@@ -58,7 +58,7 @@ impl Drop for OutsideAgain {
 }
 
 impl Signatures {
-    /// Of a gateway with this configuration.
+    /// The signatures of a gateway with this configuration.
     pub fn new(section: &GatewaySection, pool: &Arc<Pool>, estimates: Estimates) -> Arc<Self> {
         let all = pool.options().queue;
         let limits = Limits {
@@ -72,7 +72,7 @@ impl Signatures {
         })
     }
 
-    /// Asks the pool for a signature by this key in the client's turn.
+    /// Requests a signature by this key, in the client's turn.
     pub fn ask(
         self: &Arc<Self>,
         key: &ObjectId,
@@ -106,23 +106,23 @@ impl Signatures {
         if let Some(QueuedSignature { request, .. }) = evicted {
             request.done.complete(Err(busy()));
         }
-        // Room may have come since it was asked for.
+        // There may be room by now.
         self.hand_out(&members);
         wanted
     }
 
-    /// Who signs.
+    /// The pool that signs.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
 
-    /// A client has completed its handshake with a signature.
+    /// Records that a client has completed its handshake with a signature.
     pub fn completed(&self, client: IpAddr) {
         self.queue.lock().completed(client, Instant::now());
     }
 
-    /// How long one for this client would take that came now, as far as that is known; an error if it would have no
-    /// place in the queue.
+    /// Estimates the wait of a new signature for this client, if anything is known. An error: the queue would refuse
+    /// it.
     pub fn outlook(&self, key: &ObjectId, client: IpAddr) -> Result<Option<Duration>> {
         let queue = self.queue.lock();
         if !queue.admits(client) {
@@ -134,8 +134,8 @@ impl Signatures {
         Ok(estimate.wait(before))
     }
 
-    /// Begins those that have the turn while there is room. The pool may answer one at once, which makes room for the
-    /// next: this keeps the stack flat.
+    /// Begins the next signatures while there is room. The pool may answer one at once, which calls this again. The
+    /// inner call only leaves a note, so that the stack does not grow.
     fn hand_out(self: &Arc<Self>, members: &Members) {
         let is_inner = HANDED_OUT.with_borrow_mut(|pending| {
             let is_inner = pending.is_some();
@@ -170,7 +170,7 @@ impl Signatures {
         true
     }
 
-    /// When it ends, the next one begins.
+    /// Makes a request begin the next one when it ends.
     fn tracked(self: &Arc<Self>, grant: Grant<Members>, request: Request) -> Request {
         let (signatures, done) = (Arc::clone(self), request.done);
         let done = Done::new(move |result| {
@@ -194,7 +194,7 @@ impl Drop for SignatureRequest {
     }
 }
 
-/// What one source may have of all: three quarters, so that it leaves some to others.
+/// Default limit of one source: three quarters of all.
 pub fn share(all: usize) -> usize {
     (all - all / 4).max(1)
 }

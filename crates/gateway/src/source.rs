@@ -1,4 +1,4 @@
-//! Where a client is: one that has many addresses counts once.
+//! Sources of connections: a client with many addresses counts once.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use parking_lot::Mutex;
 
 use crate::activity::Activity;
 
-/// An address of IPv4, or a /48 of IPv6: as many as one customer of a network may have (RFC 6177).
+/// An address of IPv4, or a /48 of IPv6, which one customer may have (RFC 6177).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ClientSource(u64, bool);
 
 impl ClientSource {
-    /// Of a client's address.
+    /// The source of a client's address.
     pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self(u64::from(u32::from(address)), false),
@@ -22,7 +22,7 @@ impl ClientSource {
     }
 }
 
-/// The client within its source: an address of IPv4, or the first of a /64 of IPv6, of which one host has all.
+/// The subnet of a client: an address of IPv4, or the first address of a /64 of IPv6, which one host may have.
 pub fn subnet(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
@@ -36,18 +36,18 @@ pub struct SourceSlots {
     slots: Mutex<Slots<ClientSource, Arc<Activity>>>,
 }
 
-/// One of them, until this is dropped.
+/// A counted connection, until this is dropped.
 pub struct Counted {
     sources: Arc<SourceSlots>,
     source: ClientSource,
     number: u64,
 }
 
-/// Connections that are looked at for one that is idle.
+/// How many connections are searched for an idle one.
 const LOOKS: usize = 4096;
 
 impl SourceSlots {
-    /// So many of each at most.
+    /// At most so many connections of each source.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
             most,
@@ -55,7 +55,7 @@ impl SourceSlots {
         })
     }
 
-    /// One more; `None`: it has as many as it may.
+    /// Counts one more. `None`: its source has reached the limit.
     pub fn count(self: &Arc<Self>, address: IpAddr, activity: &Arc<Activity>) -> Option<Counted> {
         let source = ClientSource::of(address);
         let mut slots = self.slots.lock();
@@ -71,7 +71,7 @@ impl SourceSlots {
 }
 
 impl Counted {
-    /// Ends an idle connection of the source with the most, so that this one has room. Answers whether there was one.
+    /// Ends an idle connection of the source with the most, to make room for this one. Returns whether there was one.
     pub fn evict_another(&self) -> bool {
         let mut slots = self.sources.slots.lock();
         let evicted = slots.evict_for(self.source, LOOKS, |activity| activity.is_idle());

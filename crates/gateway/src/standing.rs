@@ -1,11 +1,11 @@
-//! What the page of metrics says of sites: they know it, and nobody has to keep it.
+//! Metrics of sites. They are computed from the sites when the page is read.
 
 use prometheus::proto::MetricFamily;
 use prometheus::{IntGauge, IntGaugeVec, Opts, Registry, Result};
 
 use crate::sites::Sites;
 
-/// How they stand at a time, in seconds of Unix time.
+/// The metrics at a time, in seconds of Unix time.
 pub fn of(sites: &Sites, now: i64) -> Result<Vec<MetricFamily>> {
     let registry = Registry::new();
     certificates(sites, now, &registry)?;

@@ -1,5 +1,5 @@
-//! Session tickets that every host of a cluster takes: their keys are made of one secret and of the time, so that
-//! hosts with the same secret and clocks have the same keys and tell each other nothing.
+//! Ticket keys that all hosts of a cluster share. They are derived from one secret and the time: hosts with the same
+//! secret have the same keys without talking to each other.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 use crate::certificate::the_one;
 use crate::metrics::Metrics;
 
-/// Keys of tickets, and what makes the next ones.
+/// The ticket keys, and what the next ones are derived from.
 pub struct Tickets {
     secret: Place,
     rotation: u64,
@@ -27,7 +27,7 @@ pub struct Tickets {
     made: Option<Made>,
 }
 
-/// What keys were made of.
+/// The input that keys were derived from.
 #[derive(PartialEq)]
 struct Made {
     /// Rotations since the beginning of Unix time.
@@ -35,13 +35,13 @@ struct Made {
     file: Option<FileVersions>,
 }
 
-/// How often the clock and the file are looked at, and how long a token may take.
+/// How often the clock and the file are checked, and the time limit of a token.
 const LOOK: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Tickets {
-    /// The first keys; `None` where hosts share none. A token that has none yet is asked again: until then
-    /// the keys are this process's own.
+    /// Derives the first keys. `None`: hosts share none. If the secret is on a token that does not answer yet, the keys
+    /// are this process's own until it does.
     pub fn of(
         section: &GatewaySection,
         pool: &Arc<Pool>,
@@ -73,12 +73,12 @@ impl Tickets {
         Ok(Some(tickets))
     }
 
-    /// What contexts of TLS seal their tickets with.
+    /// The keys for contexts of TLS.
     pub fn keys(&self) -> &Keys {
         &self.keys
     }
 
-    /// Makes the next keys in time, for ever.
+    /// Derives the next keys in time, for ever.
     pub async fn run(mut self) {
         let mut told = self.made.is_none();
         loop {
@@ -99,12 +99,12 @@ impl Tickets {
         }
     }
 
-    /// Makes keys where their time or their secret has changed.
+    /// Derives new keys if their period or their secret has changed.
     fn look(&mut self) -> Result<()> {
         self.look_at(SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default())
     }
 
-    /// The same at a time, from the beginning of Unix time on.
+    /// As [`Self::look`], at this Unix time.
     fn look_at(&mut self, time: Duration) -> Result<()> {
         let now = Made {
             period: time.as_secs() / self.rotation,
@@ -123,7 +123,7 @@ impl Tickets {
         Ok(())
     }
 
-    /// HMAC-SHA256 of which rotation this is, under the secret.
+    /// The secret of a period: HMAC-SHA256 of the period under the cluster's secret.
     fn secret_of(&self, period: u64) -> Result<Zeroizing<[u8; 32]>> {
         let mut words = b"hsmux session tickets, 1".to_vec();
         words.extend(self.rotation.to_be_bytes());
@@ -152,7 +152,7 @@ impl Tickets {
     }
 }
 
-/// What is good in a period: also what hosts with other clocks take for the newest.
+/// The keys of a period, with those before and after it: clocks of other hosts may differ.
 fn ring(period: u64, secret: impl Fn(u64) -> Result<Zeroizing<[u8; 32]>>) -> Result<Ring> {
     let key = |period| Ok(Key::derive(&*secret(period)?));
     Ok(Ring {
@@ -162,7 +162,7 @@ fn ring(period: u64, secret: impl Fn(u64) -> Result<Zeroizing<[u8; 32]>>) -> Res
     })
 }
 
-/// A secret in a file, as long as its keys at least.
+/// Reads a secret from a file. It needs 32 bytes, as the keys have.
 fn read(file: &Path) -> Result<Zeroizing<Vec<u8>>> {
     let place = Place::File(file.to_owned());
     let secret = SecretReaders::Owner.read(file);

@@ -1,6 +1,6 @@
-//! A client's connection inside TLS: BoringSSL's own stream on an asynchronous socket.
+//! A client's TLS connection: BoringSSL's own stream on an asynchronous socket.
 //!
-//! tokio-boring has such a stream, too, but no way to send session tickets before there is something to write.
+//! The stream of tokio-boring cannot send session tickets before there is something to write.
 
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
@@ -17,18 +17,18 @@ use crate::socket::Socket;
 /// A connection whose handshake is done.
 pub struct TlsStream(SslStream<Bridge>);
 
-/// The socket as BoringSSL sees it, which waits for nothing.
+/// The socket for BoringSSL, which never blocks.
 struct Bridge {
     socket: Socket,
-    /// Whom the socket wakes: who reads or writes just now.
+    /// The task that reads or writes now.
     waker: Waker,
 }
 
-/// What one record has at most (RFC 8446, section 5.1), and one reading brings.
+/// The largest record (RFC 8446, section 5.1), which is also the most that one read returns.
 const RECORD: usize = 16 << 10;
 
 impl TlsStream {
-    /// The handshake of a server; `None`: it has failed, which the client was told.
+    /// The handshake of a server. `None`: it has failed, and the client got an alert.
     pub async fn accept(ssl: Ssl, socket: Socket) -> Option<Self> {
         let bridge = Bridge {
             socket,
@@ -57,9 +57,11 @@ impl TlsStream {
         .await
     }
 
-    /// Answers the end of the handshake: by session tickets, or else by an acknowledgment. The client's kernel may keep
-    /// the first request back until then, for 40 ms (Nagle's algorithm, delayed acknowledgments). Nothing is sent where
-    /// the request is there, or where HTTP/2 begins with words of ours: those take all along.
+    /// Sends session tickets or an acknowledgment right after the handshake. The client's kernel may hold back the
+    /// first request until then, for 40 ms (Nagle's algorithm, delayed acknowledgments).
+    ///
+    /// Nothing is sent if the request is there already, or if HTTP/2 begins with a frame of the server, which has the
+    /// same effect.
     pub fn greet(&mut self) {
         if self.get_ref().has_more() || self.is_http2() {
             return;

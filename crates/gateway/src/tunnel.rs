@@ -1,4 +1,4 @@
-//! Anything inside TLS, to a backend as it is.
+//! Relays any protocol inside TLS to a backend.
 
 use hsmux_config::Behind;
 use tokio::io::AsyncWriteExt;
@@ -10,13 +10,13 @@ use crate::joined::join;
 use crate::metrics::Refused;
 use crate::proxy_header;
 
-/// Connects to one of the site's backends and passes everything on.
+/// Connects to one of the site's backends and relays.
 pub async fn serve(house: &House, client: Client) -> Result<(), Refused> {
     let mut backend = connect(house, &client).await?;
     if let Behind::Tcp(_, Some(version)) = client.served.site.behind {
         let to = client.stream.get_ref().get_ref().local_addr();
         let header = proxy_header::write(version, client.from, to.map_err(|_| Refused::Tls)?);
-        // One that has gone by now says so below.
+        // An error shows up again in the relay.
         let _ = backend.write_all(&header).await;
     }
     join(house, client.stream, backend).await;

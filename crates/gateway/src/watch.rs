@@ -1,5 +1,5 @@
-//! What changes while the gateway runs: certificates and keys in their files and in the pool, sites in the
-//! configuration; and what expires. What is open stays as it is; new handshakes have what is new.
+//! Reloads the sites when their certificates, their keys or the configuration change, and warns of what has expired.
+//! Open connections stay as they are; new handshakes use the new sites.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,30 +14,30 @@ use crate::lifetime::{self, Told};
 use crate::revocation;
 use crate::sites::{FailedSite, SiteReader, Sites, files};
 
-/// Who looks.
+/// Watches for changes.
 pub struct Watch {
     section: GatewaySection,
     seen: Seen,
     told: Told,
-    /// Lists of revoked certificates that have expired.
+    /// Expired lists of revoked certificates that were logged.
     expired: Vec<PathBuf>,
 }
 
-/// What the sites were made of.
+/// Versions of what the sites were made from.
 #[derive(Clone, PartialEq)]
 struct Seen {
     files: FileVersions,
     /// The pool's epoch: keys and certificates.
     epoch: u64,
-    /// Those that hold the keys have come or gone, and can do other than before.
+    /// `true` if the members of a key can do something else than when the sites were read.
     outdated: bool,
 }
 
-/// How often.
+/// How often changes are looked for.
 const LOOK: Duration = Duration::from_millis(500);
 
 impl Watch {
-    /// Before the sites are read for the first time.
+    /// To be called before the sites are read for the first time.
     pub fn new(section: &GatewaySection, pool: &Pool) -> Self {
         Self {
             section: section.clone(),
@@ -47,7 +47,7 @@ impl Watch {
         }
     }
 
-    /// Takes over what has changed, for ever.
+    /// Reloads changed sites, for ever.
     pub async fn run(
         mut self,
         house: Arc<House>,
@@ -76,7 +76,7 @@ impl Watch {
         }
     }
 
-    /// Tells what has expired since it last did so.
+    /// Logs certificates that have expired since the last call.
     pub fn warn(&mut self, sites: &Sites) {
         for one in self.told.news(&sites.lifetimes, lifetime::now()) {
             tracing::warn!(
@@ -86,7 +86,7 @@ impl Watch {
         }
     }
 
-    /// Tells which lists of revoked certificates have expired since it last did so; whether there are any.
+    /// Logs lists of revoked certificates that have expired since the last call. Returns whether there are any.
     pub fn warn_of_lists(&mut self, sites: &Sites) -> bool {
         let expired = revocation::expired(sites);
         let before = std::mem::replace(&mut self.expired, expired);
@@ -105,7 +105,7 @@ impl Watch {
     fn look(&mut self, house: &House, section: GatewaySection) {
         let before = house.sites.load();
         let now = Seen::now(&section, &house.pool, &before);
-        // What the pool holds changes often, and seldom what matters here.
+        // The pool changes often, but seldom in what matters here.
         let asked = section.sites != self.section.sites || now.files != self.seen.files;
         if !asked && now == self.seen {
             return;
@@ -125,7 +125,7 @@ impl Watch {
         for FailedSite { name, error } in &failed {
             tracing::warn!(%error, "the site {name} is not read again: it is served as before, or not at all");
         }
-        // A site that failed is tried again when something has changed.
+        // A failed site is tried again when something else changes.
         if failed.is_empty() {
             self.seen.outdated = false;
             if asked {

@@ -238,7 +238,7 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
         self.lines_of(source).map(Line::len).sum()
     }
 
-    /// Whether another subnet of a source has more entries than this one would have.
+    /// Whether another subnet of a source has more entries than this one.
     fn yields_to(&self, source: ClientSource, client: IpAddr) -> bool {
         let own: usize = self.lines_of(source).map(|line| line.len_of(client)).sum();
         self.lines_of(source).any(|line| line.most() > own + 1)

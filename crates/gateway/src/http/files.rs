@@ -1,6 +1,6 @@
-//! A folder of files. Short ones of this machine's disks are read at once on the thread that serves, as web servers do:
-//! they are in the page cache, and each way to another thread and back costs more than the reading. All others are
-//! opened and read beside the runtime.
+//! Files of a folder. Short files on local disks are read on the serving thread, as web servers do: they are in the
+//! page cache, and a switch to another thread costs more than the read. All others are read on threads for blocking
+//! work.
 
 use std::fs::Metadata;
 use std::future::{Future, Ready, ready};
@@ -25,27 +25,27 @@ use super::kept::is_worth_keeping;
 use super::parts::Parts;
 use super::reads::{Reads, is_local};
 
-/// What is longer is read elsewhere.
+/// Longer files are read on another thread.
 const SHORT: u64 = 1 << 20;
 
-/// Where `ServeDir` has the files of one request from, as long as there may be more.
+/// The backend of `ServeDir` for one request. It opens files within the process's budget.
 #[derive(Clone)]
 pub struct Files {
     left: files::Files,
     reads: Reads,
-    /// The folder is on a disk of this machine.
+    /// Whether the folder is on a local disk.
     local: bool,
-    /// What was read as a whole, where that is to be kept.
+    /// The file that was read as a whole, if it may go to the cache.
     read: Option<Arc<Mutex<Option<Whole>>>>,
 }
 
 /// A file that was read as a whole.
 pub struct Whole {
     pub file: PathBuf,
-    /// How it was before it was read.
+    /// Its metadata from before it was read.
     pub metadata: Metadata,
     pub bytes: Bytes,
-    /// Whether a look at it needs no other thread.
+    /// Whether its metadata can be read without another thread.
     pub is_local: bool,
 }
 
@@ -63,7 +63,7 @@ enum Reading {
 }
 
 impl Files {
-    /// For one request, whose file may be kept.
+    /// A backend for one request. `keep`: the file may go to the cache.
     pub fn new(left: &files::Files, reads: Reads, local: bool, keep: bool) -> Self {
         Self {
             left: left.clone(),
@@ -73,7 +73,7 @@ impl Files {
         }
     }
 
-    /// The file that was read, if it is worth keeping.
+    /// The file that was read, if it can go to the cache.
     pub fn read(self) -> Option<Whole> {
         self.read?.lock().take()
     }
@@ -82,7 +82,7 @@ impl Files {
         self.left.behind().ok_or_else(|| Errno::MFILE.into())
     }
 
-    /// On any thread if the file is `here`, else on another one than the runtime's.
+    /// Prepares an open file. `here`: it is local, so any thread may call this; else not the runtime's.
     fn found(
         &self,
         path: PathBuf,
@@ -122,7 +122,8 @@ impl Files {
         })
     }
 
-    /// Opens what is on the folder's own disk. `None`: it is to be opened elsewhere, or there is more to say of it.
+    /// Opens a path on the folder's own disk. `None`: it has to be opened on another thread, or that one finds the
+    /// error.
     fn open_here(&self, path: &Path, flags: OFlags) -> Option<io::Result<std::fs::File>> {
         if !self.local {
             return None;
@@ -145,7 +146,7 @@ impl Files {
     }
 }
 
-/// Nobody waits for the other end of a FIFO.
+/// O_NONBLOCK: opening a FIFO does not wait for its other end.
 const READING: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK);
 
 fn open(path: &Path) -> io::Result<std::fs::File> {
@@ -155,7 +156,7 @@ fn open(path: &Path) -> io::Result<std::fs::File> {
     options.open(path).map_err(absent)
 }
 
-/// All of a file, unless it grows or shrinks just now.
+/// Reads a whole file. `None`: its length has changed meanwhile.
 fn whole(file: &mut std::fs::File, length: u64) -> io::Result<Option<Bytes>> {
     let mut bytes = Vec::with_capacity(length as usize + 1);
     file.take(length + 1).read_to_end(&mut bytes)?;
@@ -163,7 +164,7 @@ fn whole(file: &mut std::fs::File, length: u64) -> io::Result<Option<Bytes>> {
     Ok((bytes.len() as u64 == length).then(|| bytes.into()))
 }
 
-/// There is no file whose path the system does not take: too long, in circles, or with a zero byte.
+/// Maps invalid paths to "not found": too long, a loop of links, or a zero byte.
 fn absent(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::InvalidFilename | io::ErrorKind::InvalidInput => {
@@ -176,7 +177,7 @@ fn absent(error: io::Error) -> io::Error {
     }
 }
 
-/// Known at once, or known elsewhere.
+/// A result that is there at once, or comes from another thread.
 type Coming<T> = Either<Ready<io::Result<T>>, Pin<Box<dyn Future<Output = io::Result<T>> + Send>>>;
 
 fn here<T>(result: io::Result<T>) -> Coming<T> {
@@ -231,7 +232,7 @@ impl AsyncRead for Open {
         match &mut this.read {
             Reading::Done(bytes) => Pin::new(bytes).poll_read(context, buffer),
             Reading::Here(file) => {
-                // No more than it has is made ready, and a byte to see its end.
+                // Initializes no more than the file has, and a byte to see its end.
                 let length = usize::try_from(this.metadata.len()).unwrap_or(usize::MAX);
                 let most = buffer.remaining().min(length.saturating_add(1));
                 let read = file.read(buffer.initialize_unfilled_to(most))?;

@@ -25,10 +25,10 @@ use super::reads::Reads;
 use super::rest::{Rest, linger};
 use super::{Answer, PART, text};
 
-/// A file of the folder.
+/// Answers with a file of the folder.
 pub async fn answer(house: &House, folder: &Path, request: Request<Incoming>) -> Answer {
     let (head, body) = request.into_parts();
-    // No file needs a body, but a malformed one is told.
+    // A file needs no body, but a malformed one is an error.
     match Rest::of(body).await {
         Rest::Malformed => return malformed(),
         Rest::Nothing => {}
@@ -68,7 +68,7 @@ async fn file(house: &House, folder: &Path, request: Request<Empty<Bytes>>) -> A
     found.map(|body| body.map_err(Into::into).boxed_unsync())
 }
 
-/// A page that is as it was. The look at it is the one thing that is done here: a way to another thread costs more.
+/// A cached file that is current. Local metadata are read on this thread: a switch to another one costs more.
 async fn kept(house: &House, path: Option<&str>, reads: &Reads, local: bool) -> Option<Arc<Page>> {
     let page = house.kept.get(reads.folder(), path?)?;
     let current = if local && page.is_local {
@@ -80,7 +80,7 @@ async fn kept(house: &House, path: Option<&str>, reads: &Reads, local: bool) -> 
     current.then_some(page)
 }
 
-/// A file, or a part of it. What a part depends on is compared with the head of the very file that it is of.
+/// Finds a file, or a range of it. If-Range is compared with the head of the very file that was opened.
 async fn find(folder: &Path, files: &Files, request: Request<Empty<Bytes>>) -> Response<Found> {
     let look = async |request| {
         let files = ServeDir::with_backend(folder, files.clone()).with_buf_chunk_size(PART);
@@ -107,7 +107,7 @@ async fn find(folder: &Path, files: &Files, request: Request<Empty<Bytes>>) -> R
     }
 }
 
-/// Whether the answer does not hang on what the client has already, or on the part of it that it wants.
+/// Whether the request has neither a range nor a condition.
 fn is_for_all_of_it<B>(request: &Request<B>) -> bool {
     let some = [
         RANGE,
@@ -121,7 +121,7 @@ fn is_for_all_of_it<B>(request: &Request<B>) -> bool {
     request.method() == Method::GET && !some.iter().any(|header| headers.contains_key(header))
 }
 
-/// The one folder with such a name that sites publish (RFC 8615).
+/// The only hidden folder that sites publish (RFC 8615).
 const PUBLIC: &str = ".well-known";
 
 /// Whether a name on the path begins with a dot.

@@ -16,9 +16,9 @@ use super::{Answer, Call, Host, Refusal, UPLOAD, UPLOADS, busy, headers, text};
 use crate::backend::{Answered, Asked, Failure, WINDOW};
 use crate::memory::Account;
 
-/// Passes a request for a host on.
+/// Passes a request on to a backend.
 pub async fn pass_on(call: &Call<'_>, host: &Host, mut request: Request<Incoming>) -> Answer {
-    // Clients of HTTP/1.0 know none.
+    // HTTP/1.0 has no interim answers.
     let interim = call.interim.as_ref();
     let interim = interim.filter(|_| request.version() == Version::HTTP_11);
     let wish = match prepare(call, host, &mut request) {
@@ -63,8 +63,7 @@ pub async fn pass_on(call: &Call<'_>, host: &Host, mut request: Request<Incoming
     }
 }
 
-/// Makes the request one of the backend's, or says why none can have it. Answers what the client wants to speak from now
-/// on, if that is something else.
+/// Rewrites the request for a backend, or refuses it. Returns the protocol that the client wants to change to, if any.
 fn prepare(
     call: &Call<'_>,
     host: &Host,
@@ -99,13 +98,13 @@ fn prepare(
     Ok(wish)
 }
 
-/// An answer as it is, without what was for the connection to the backend.
+/// The backend's answer without the fields for its connection.
 pub fn plain(mut answer: Response<Answered>) -> Answer {
     headers::strip(answer.headers_mut());
     answer.map(|body| body.map_err(Into::into).boxed_unsync())
 }
 
-/// Holds what the client may send before the back end takes it. The body comes back where nothing is left for it.
+/// Reserves memory for what the client may send before the back end takes it. `Err`: no memory is left.
 fn take_body(
     account: &Arc<Account>,
     request: Request<Incoming>,
@@ -125,8 +124,8 @@ fn take_body(
     ))
 }
 
-/// Waits until a back end may send what the client has yet to take, and holds that. Only one of HTTP/2 sends so much
-/// before it is asked to.
+/// Waits for memory for what a back end of HTTP/2 may send ahead, and reserves it. HTTP/1.1 does not send so much
+/// ahead.
 async fn is_ready(call: &Call<'_>) -> bool {
     let ready = poll_fn(|context| call.account.poll_ready(context));
     let is_ready = timeout(call.served.site.backend_timeout, ready)
@@ -136,16 +135,16 @@ async fn is_ready(call: &Call<'_>) -> bool {
     is_ready
 }
 
-/// The answer to a request whose body is no message of HTTP, or ended too early.
+/// The answer to a request whose body is malformed, or has ended too early.
 pub fn malformed() -> Answer {
     let status = StatusCode::BAD_REQUEST;
     text(status, "the body of the request is malformed or incomplete")
 }
 
-/// Makes the request one of the backend's; `None`: its host is none.
+/// Rewrites the request's head for a backend. `None`: its host is invalid.
 fn address(request: &mut Request<Incoming>, host: &Host, from: SocketAddr) -> Option<()> {
     let path = request.uri().path_and_query();
-    // One of no letters at all is `/`, too.
+    // An empty path is `/` as well.
     let path = path.filter(|path| path.as_str() != "/").cloned();
     *request.uri_mut() = path.map(Uri::from).unwrap_or_default();
     *request.version_mut() = Version::HTTP_11;
@@ -156,7 +155,7 @@ fn address(request: &mut Request<Incoming>, host: &Host, from: SocketAddr) -> Op
     Some(())
 }
 
-/// Asks one backend after the other, until one has been sent something.
+/// Tries one backend after the other, until a part of the request has been sent to one.
 async fn ask(call: &Call<'_>, mut request: Request<Asked>) -> Result<Response<Answered>, Answer> {
     let patience = call.served.site.backend_timeout;
     for backend in call.served.backends.in_turn() {

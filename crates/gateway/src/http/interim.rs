@@ -1,7 +1,7 @@
-//! Interim answers of a back end, such as 103 Early Hints, on their way to a client of HTTP/1.1 (RFC 9110, section 15.2).
+//! Interim answers of a back end, such as 103 Early Hints, for a client of HTTP/1.1 (RFC 9110, section 15.2).
 //!
-//! hyper has no way to send them. They are written to the client's stream whenever hyper has nothing left to write, and
-//! the final answer waits for them.
+//! hyper cannot send them. They are written to the client's stream whenever hyper has nothing left to write. The final
+//! answer waits for them.
 
 use std::future::poll_fn;
 use std::io::{self, Write};
@@ -16,24 +16,24 @@ use tokio::io::AsyncWrite;
 
 use super::headers;
 
-/// Those of one connection.
+/// The interim answers of one connection.
 #[derive(Default)]
 pub struct Interim(Mutex<Waiting>);
 
 #[derive(Default)]
 struct Waiting {
     bytes: Vec<u8>,
-    /// So many of them the client has.
+    /// How many of them were written.
     written: usize,
-    /// Who waits for a final answer.
+    /// Wakes the task of the final answer.
     waker: Option<Waker>,
 }
 
-/// What may wait at once; more is dropped, for each is a hint.
+/// Bytes that may wait at once. More are dropped: interim answers are hints.
 const MOST: usize = 16 << 10;
 
 impl Interim {
-    /// Has those that this request is answered with passed on.
+    /// Passes on the interim answers to this request.
     pub fn pass_on<B>(self: &Arc<Self>, request: &mut Request<B>) {
         let interim = Arc::clone(self);
         hyper::ext::on_informational(request, move |answer| {
@@ -41,7 +41,7 @@ impl Interim {
         });
     }
 
-    /// Waits for the final answer, and until the client has been sent those before it.
+    /// Waits for the final answer, and until all interim answers are written.
     pub async fn before<T>(&self, answer: impl Future<Output = T>) -> T {
         let mut answer = pin!(answer);
         let answer = poll_fn(|context| {
@@ -69,7 +69,7 @@ impl Interim {
         }
     }
 
-    /// 100 is hyper's own affair, and 101 is no interim answer.
+    /// Adds one. hyper handles 100 itself, and 101 is no interim answer.
     fn push(&self, status: StatusCode, fields: &HeaderMap) {
         if matches!(
             status,
@@ -86,13 +86,13 @@ impl Interim {
         if waiting.bytes.len() > MOST {
             waiting.bytes.truncate(before);
         }
-        // Its task asks the stream to be flushed.
+        // Its task flushes the stream.
         if let Some(waker) = &waiting.waker {
             waker.wake_by_ref();
         }
     }
 
-    /// Writes all that waits, where nobody is within a message.
+    /// Writes all that waits. Not to be called within another message.
     pub fn poll_write(
         &self,
         context: &mut Context<'_>,
@@ -101,7 +101,7 @@ impl Interim {
         self.0.lock().poll_write(context, stream)
     }
 
-    /// Writes the rest of what has begun: another message is about to begin.
+    /// Writes the rest if a part is written: another message is about to begin.
     pub fn poll_end(
         &self,
         context: &mut Context<'_>,

@@ -1,5 +1,5 @@
-//! Short files in memory, with the heads of their answers, for as long as they are what the folder has: one look at the
-//! file is left of finding, opening, reading and closing it.
+//! Cache of short files, with the heads of their answers. Only the file's metadata are read for each request, to see
+//! whether it has changed.
 
 use std::collections::HashMap;
 use std::fs::Metadata;
@@ -12,54 +12,55 @@ use bytes::Bytes;
 use hyper::HeaderMap;
 use parking_lot::RwLock;
 
-/// A longer file is not kept.
+/// Longer files are not cached.
 const SHORT: usize = 64 << 10;
 
-/// What all of them may take together.
+/// Limit of all files together, in bytes.
 const MOST: usize = 16 << 20;
 
-/// What one takes beside its name and its bytes, about.
+/// Approximate bytes of an entry besides its path and content.
 const AROUND: usize = 1 << 10;
 
-/// Two changes within one tick of the kernel's clock look like one: what has just changed may change again unseen.
+/// Files that were changed more recently are not cached. Two changes within one tick of the kernel's clock have the
+/// same time, so that the second one would not be seen.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// Files that were read lately.
+/// The cache.
 #[derive(Default)]
 pub struct Kept(RwLock<Shelf>);
 
 #[derive(Default)]
 struct Shelf {
-    /// By their folder, and by the path of the request.
+    /// By folder, then by the path of the request.
     folders: HashMap<PathBuf, HashMap<String, Arc<Page>>>,
     bytes: usize,
 }
 
-/// A file, and the head that its answer has.
+/// A file, and the head of its answer.
 pub struct Page {
     pub file: PathBuf,
     pub metadata: Metadata,
     pub head: HeaderMap,
     pub bytes: Bytes,
-    /// Whether a look at the file needs no other thread.
+    /// Whether the file's metadata can be read without another thread.
     pub is_local: bool,
 }
 
 impl Page {
-    /// Whether the file is as it was: one look at it.
+    /// Whether the file is unchanged. Reads its metadata.
     pub fn is_current(&self) -> bool {
         std::fs::metadata(&self.file).is_ok_and(|now| state(&now) == state(&self.metadata))
     }
 }
 
-/// Whether a file can be kept that is as its metadata say.
+/// Whether a file with these metadata can be cached.
 pub fn is_worth_keeping(file: &Metadata) -> bool {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let limit = now.unwrap_or_default().saturating_sub(SETTLED).as_secs();
     file.is_file() && file.len() <= SHORT as u64 && file.ctime() < limit.cast_signed()
 }
 
-/// Which file it is, and since when it is as it is.
+/// Identity and version of a file.
 fn state(file: &Metadata) -> [u64; 5] {
     let (seconds, nanos) = (file.ctime(), file.ctime_nsec());
     let changed = [seconds.cast_unsigned(), nanos.cast_unsigned()];
@@ -67,13 +68,13 @@ fn state(file: &Metadata) -> [u64; 5] {
 }
 
 impl Kept {
-    /// The page that was kept for this path. Whether it is current is for the caller to see.
+    /// The cached file for this path. The caller has to check whether it is current.
     pub fn get(&self, folder: &Path, path: &str) -> Option<Arc<Page>> {
         let all = self.0.read();
         all.folders.get(folder)?.get(path).map(Arc::clone)
     }
 
-    /// Keeps what was read after its metadata. Where there is no more room all begins anew.
+    /// Adds a file. Its metadata have to be older than its content. A full cache is emptied first.
     pub fn put(&self, folder: &Path, path: String, page: Page) {
         let size = AROUND + path.len() + page.bytes.len();
         let mut all = self.0.write();

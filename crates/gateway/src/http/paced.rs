@@ -1,7 +1,7 @@
-//! A body whose parts count as what moves on its connection, and as what it holds of the memory.
+//! The body of an answer. Its parts restart the idle timer and are charged to the memory budget.
 //!
-//! HTTP/2 has no time limits of its own, and a client whose windows are closed may answer pings for ever. So
-//! the connection is at rest where nothing has moved for a while and nobody waits for us.
+//! hyper has no idle limit for HTTP/2, and a client with closed windows may answer pings for ever. So a connection is
+//! idle if no part of a body has passed for a while and the client waits for nothing.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::backend::WINDOW;
 use crate::memory::{Account, Admission, Charge};
 use crate::pace::{Owed, Pace};
 
-/// A body whose parts count. hyper asks for the next part before it knows whether the client takes it.
+/// A body whose parts are counted. hyper asks for the next part before it knows whether the client takes it.
 pub struct Paced<B> {
     body: B,
     pace: Arc<Pace>,
     owed: Option<Owed>,
     account: Arc<Account>,
-    /// What has been read ahead of us, if anything has.
+    /// Memory for what may have been read ahead.
     ahead: Option<Charge>,
     reads: ReadAhead,
     is_http2: bool,
@@ -30,15 +30,15 @@ pub struct Paced<B> {
 /// How much may have been read ahead of a body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ReadAhead {
-    /// As much as was read last: a back end of HTTP/1.1.
+    /// As much as was read last, for a back end of HTTP/1.1.
     Last,
-    /// As much as a back end of HTTP/2 may send.
+    /// A window, for a back end of HTTP/2.
     Window,
-    /// One part of a file, also while it is being read.
+    /// One part, for a file; also while it is being read.
     Part,
 }
 
-/// What is known of the request that a body answers.
+/// The request that a body answers.
 pub struct BodyContext {
     pub pace: Arc<Pace>,
     pub account: Arc<Account>,
@@ -62,7 +62,7 @@ impl<B> Paced<B> {
         }
     }
 
-    /// A part that has been read, and as much as may have been read behind it.
+    /// Charges a part, and what may have been read ahead of it.
     fn hold(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
         frame.map_data(|bytes| {
             let ahead = match self.reads {

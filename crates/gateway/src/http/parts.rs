@@ -1,4 +1,4 @@
-//! A long file, read part by part beside the runtime.
+//! Reads a long file part by part, on threads for blocking work.
 
 use std::fs::File;
 use std::future::Future;
@@ -14,21 +14,21 @@ use tokio::io::ReadBuf;
 
 use super::reads::Reads;
 
-/// What one way to another thread brings at most.
+/// Bytes that one read on another thread brings at most.
 const PART: usize = 64 << 10;
 
 type Coming = Pin<Box<dyn Future<Output = io::Result<Bytes>> + Send>>;
 
-/// An open file, and where in it the reader is.
+/// An open file with a position.
 pub struct Parts {
     file: Arc<File>,
     length: u64,
-    /// `None`: a disk of this machine, which answers.
+    /// `None`: a local disk, which always answers.
     reads: Option<Reads>,
     at: u64,
-    /// What was read from there on.
+    /// Bytes that were read from `at` on.
     part: Bytes,
-    /// What is being read. Never locked: it makes a future one that threads may share.
+    /// The read under way. The lock is never taken: it only makes the future `Sync`.
     coming: Option<Mutex<Coming>>,
 }
 
@@ -66,7 +66,7 @@ impl Parts {
         Poll::Ready(Ok(()))
     }
 
-    /// What was read from elsewhere is forgotten.
+    /// Sets the position, and drops what was read before.
     pub fn seek(&mut self, position: SeekFrom) -> io::Result<()> {
         let at = match position {
             SeekFrom::Start(at) => Some(at),

@@ -1,5 +1,5 @@
-//! Work on a folder's files beside the runtime's threads. A file system may not answer: NFS without its server, FUSE
-//! without its program. Then those who ask for files there wait, and nobody else.
+//! Blocking work on a folder's files, on threads beside the runtime's. A file system may hang, such as NFS without its
+//! server or FUSE without its program. Then only requests for that folder wait.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,27 +13,28 @@ use rustix::fs::{CWD, FsWord, Mode, OFlags, fstatfs, openat};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// So much runs at once in one folder; the runtime has 512 threads for all.
+/// Threads that one folder may take. The runtime has 512 for all.
 const AT_ONCE: usize = 32;
 
-/// How long a request waits for its turn, and then for the file system. What has begun goes on, and keeps its place.
+/// How long a request waits for a thread, and then for the file system. After that the work still goes on and keeps its
+/// thread.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long it is believed that a folder is on a disk of this machine.
+/// How long the answer to "is this folder local" is cached.
 const BELIEVED: Duration = Duration::from_secs(1);
 
-/// Of every folder.
+/// The work on every folder.
 #[derive(Default)]
 pub struct FolderReads(Mutex<HashMap<PathBuf, Reads>>);
 
-/// Of one folder.
+/// The work on one folder.
 #[derive(Clone)]
 pub struct Reads(Arc<Folder>);
 
 struct Folder {
     path: PathBuf,
     places: Arc<Semaphore>,
-    /// On a disk of this machine or not, and the time of that look.
+    /// Whether it is on a local disk, and when that was read.
     local: Mutex<Option<(bool, Instant)>>,
 }
 
@@ -58,7 +59,7 @@ impl Reads {
         &self.0.path
     }
 
-    /// Whether the folder is on a disk of this machine. What is mounted in it need not be.
+    /// Whether the folder is on a local disk. File systems that are mounted below it may not be.
     pub async fn is_local(&self) -> bool {
         if let Some((local, seen)) = *self.0.local.lock()
             && seen.elapsed() < BELIEVED
@@ -75,7 +76,7 @@ impl Reads {
         local
     }
 
-    /// Runs it on another thread. It ends there, though nobody may wait for it any longer.
+    /// Runs work on another thread. It is not cancelled when its caller stops waiting.
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -105,7 +106,7 @@ fn late<E>(_: E) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, message)
 }
 
-/// File systems whose files are on disks of this machine, or in its memory (statfs(2)). All others may be of others.
+/// File systems on local disks or in memory (statfs(2)). All others may depend on another machine or process.
 const OF_THIS_MACHINE: [FsWord; 9] = [
     0x0102_1994, // tmpfs
     0x2fc1_2fc1, // ZFS
@@ -118,7 +119,7 @@ const OF_THIS_MACHINE: [FsWord; 9] = [
     0xf2f5_2010, // F2FS
 ];
 
-/// Whether a look at this file may be taken without another thread.
+/// Whether a file is on a local disk. Such a file can be read without another thread.
 pub fn is_local(file: impl AsFd) -> bool {
     fstatfs(file).is_ok_and(|system| OF_THIS_MACHINE.contains(&system.f_type))
 }

@@ -1,8 +1,9 @@
-//! What is left of a request's body that nobody needs.
+//! Reads the rest of a request's body that is not needed.
 //!
-//! A connection that is closed with something unread takes the answer back that was on its way (RFC 9112, section 9.6),
-//! and over HTTP/2 a stream that is given up right after its answer is an error for some clients that are still sending
-//! (curl 7.88). So the body is read for a while, and forgotten.
+//! The rest is read for a while and dropped, for two reasons:
+//!
+//! - A client may lose the answer if a connection is closed with unread bytes (RFC 9112, section 9.6).
+//! - Some clients of HTTP/2 that are still sending fail if their stream is reset right after the answer (curl 7.88).
 
 use std::time::Duration;
 
@@ -12,19 +13,19 @@ use hyper::body::{Body, Incoming};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-/// How long, beside and after the answer.
+/// How long the rest is read, during and after the answer.
 const LINGERS: Duration = Duration::from_secs(5);
 
-/// How much of it at most comes before the answer.
+/// Bytes that are read before the answer at most.
 const MOST: usize = 1 << 20;
 
-/// What has become of a body that was read.
+/// Outcome of reading a body.
 pub enum Rest {
-    /// It has ended.
+    /// All was read.
     Nothing,
-    /// It is no body of HTTP, or ended too early.
+    /// It is malformed, or has ended too early.
     Malformed,
-    /// It is long, or slow.
+    /// It is too long or too slow; the rest is still to come.
     More(Incoming),
 }
 
@@ -42,12 +43,12 @@ impl Rest {
     }
 }
 
-/// Has what is left of a body read for a while, whatever it is.
+/// Reads the rest of a body for a while, in a task of its own.
 pub fn linger(rest: Incoming) {
     linger_holding(rest, ());
 }
 
-/// The same, and holds what is held for the body until then.
+/// As [`linger`]; keeps `held` until then.
 pub fn linger_holding(mut rest: Incoming, held: impl Send + 'static) {
     let Ok(runtime) = Handle::try_current() else {
         return;
@@ -60,7 +61,7 @@ pub fn linger_holding(mut rest: Incoming, held: impl Send + 'static) {
     }
 }
 
-/// Reads a body, or about so many bytes of it: `None`.
+/// Reads a body. `None`: it has more than about `most` bytes.
 async fn read(body: &mut Incoming, most: usize) -> Option<Rest> {
     let mut left = most;
     while left > 0 {

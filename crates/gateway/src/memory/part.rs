@@ -1,4 +1,4 @@
-//! A part of a body that waits: what it holds, which is more than its bytes.
+//! The memory of a waiting part of a body, which is more than its bytes.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use bytes::Bytes;
 
 use super::Account;
 
-/// What a part holds beside its bytes, about: its entry in the queue of h2, and its owner.
+/// Approximate bytes of a part besides its content: its entry in the queue of h2, and its owner.
 pub const ENTRY: usize = 512;
 
-/// A shorter part is copied: it may be one byte of a buffer of 32 KiB, which lives as long as the part.
+/// Shorter parts are copied: one may be a single byte that keeps a buffer of 32 KiB alive.
 const SHORT: usize = 16 << 10;
 
 /// A part of a body that the client has yet to be sent.
@@ -18,12 +18,12 @@ pub struct Unsent {
     account: Arc<Account>,
 }
 
-/// What a part that waits is charged.
+/// The charge of a waiting part.
 pub fn cost(part: &Bytes) -> usize {
     part.len() + ENTRY
 }
 
-/// The part without the rest of the buffer that it was read into.
+/// A part that does not keep the rest of its buffer alive.
 pub fn own(part: Bytes) -> Bytes {
     if part.len() < SHORT {
         Bytes::copy_from_slice(&part)

@@ -1,9 +1,9 @@
-//! Plain HTTP, for two things alone: ACME's challenges, and the way to https.
+//! HTTP without TLS, for ACME's challenges and redirects to https alone.
 //!
 //! | file | one idea |
 //! |---|---|
-//! | `challenge` | what an ACME client has for a challenge, and nothing else that may be there |
-//! | `redirect` | where the same page is over TLS, if it is ours |
+//! | `challenge` | answers to ACME's challenges |
+//! | `redirect` | redirects to https |
 
 mod challenge;
 mod redirect;
@@ -30,14 +30,14 @@ use crate::house::{Accepted, House};
 use crate::http::{Answer, HTTP, Host, text};
 use crate::metrics::{Plain, Refused};
 
-/// What a head may take of memory: cookies come here, too.
+/// Limit of a request's head in bytes. Browsers send cookies here as well.
 const BUFFER: usize = 16 << 10;
 
-/// How long a client that has its answer may go on with its request: what is not read takes the answer
-/// away with it.
+/// How long the rest of a request is read after its answer. If unread bytes were left, closing would discard the
+/// answer.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Whether what it needs is there.
+/// Checks that the folders for challenges exist.
 pub fn check(section: &GatewaySection) -> Result<(), String> {
     let sites = section.sites.iter().filter_map(|site| site.acme.as_ref());
     let missing = section
@@ -89,7 +89,7 @@ pub async fn serve(house: &House, accepted: Accepted) -> Result<(), Refused> {
     if ended.is_err_and(|error| error.is_timeout()) {
         return Err(Refused::Slow);
     }
-    // How a client ends its connection is its own affair.
+    // It does not matter how a client ends its connection.
     let _ = timeout(LINGER, copy(&mut stream, &mut sink())).await;
     Ok(())
 }
@@ -112,14 +112,14 @@ async fn answer(house: &House, request: Request<Incoming>) -> Answer {
     answer
 }
 
-/// Who answers challenges for the host that is asked for: its site, or the gateway for any other.
+/// The source of challenges for a host: that of its site, or else that of the gateway.
 fn acme(house: &House, host: &Host) -> Option<Acme> {
     let site = house.sites.load().find(Some(host.name()));
     let own = site.and_then(|served| served.site.acme.clone());
     own.or_else(|| house.section.acme.clone())
 }
 
-/// Of any host: certificates of other servers may be asked for here, too.
+/// Answers a challenge. Any host will do: the challenge may be for another server's certificate.
 async fn challenge_for(
     house: &House,
     acme: &Acme,

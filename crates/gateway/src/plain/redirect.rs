@@ -1,4 +1,4 @@
-//! Where the same page is over TLS, if it is ours.
+//! Redirects to https.
 
 use hyper::header::{HeaderValue, LOCATION};
 use hyper::{Request, StatusCode};
@@ -7,11 +7,11 @@ use crate::house::House;
 use crate::http::{Answer, HTTPS, Host, text};
 use crate::metrics::Plain;
 
-/// The way to https, on the host that was asked for, which has to be a site's: nobody is sent elsewhere.
+/// Redirects to https on the same host, which has to be a site's: clients are sent nowhere else.
 pub fn answer<B>(house: &House, host: &Host, request: &Request<B>) -> (Plain, Answer) {
     match location(house, host, request) {
         Ok(location) => {
-            // Not 301, after which clients make a GET of every other method.
+            // Not 301, after which clients change every other method to GET.
             let mut answer = text(StatusCode::PERMANENT_REDIRECT, "this page is at https://");
             answer.headers_mut().insert(LOCATION, location);
             (Plain::Redirect, answer)
@@ -39,14 +39,14 @@ fn location<B>(
     let port = port(host.port(), house.port);
     let path = request.uri().path_and_query();
     let path = path.map_or("", |path| path.as_str());
-    // `*` is the path of OPTIONS for the whole server.
+    // OPTIONS for the whole server has the path `*`.
     let path = if path.starts_with('/') { path } else { "/" };
     let bad = (StatusCode::BAD_REQUEST, "no address can have this path");
     HeaderValue::from_str(&format!("https://{name}{port}{path}")).map_err(|_| bad)
 }
 
-/// Who has come to port 80 knows the gateway by its usual ports, wherever it listens behind a balancer; who
-/// names another port has come to its own.
+/// The port of the redirect. A client at port 80 knows the gateway by its default ports, whatever port it listens on
+/// behind a balancer. A client that names another port has reached the gateway itself.
 fn port(asked: Option<u16>, own: u16) -> String {
     match asked {
         Some(_) if own != HTTPS => format!(":{own}"),

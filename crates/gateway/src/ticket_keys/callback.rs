@@ -1,4 +1,4 @@
-//! What BoringSSL asks for each ticket that it makes or is shown.
+//! The callback of BoringSSL for each ticket that it issues or receives.
 
 use boring::error::ErrorStack;
 use boring::hash::MessageDigest;
@@ -8,10 +8,11 @@ use boring::symm::{Cipher, CipherCtxRef};
 
 use super::{Key, Keys, Ring};
 
-/// Has the context's tickets sealed with these keys.
+/// Makes a context seal its tickets with these keys.
 ///
-/// For every context that a connection may have: BoringSSL asks the one that the connection began with, and
-/// `boring` looks for the keys in the one that it has by then.
+/// Call it for every context that a connection may have. BoringSSL calls the context that the connection began with,
+/// and
+/// `boring` looks for the callback in its current one.
 pub fn install(context: &mut SslContextBuilder, keys: &Keys) {
     let keys = keys.clone();
     let callback = move |_: &SslRef,

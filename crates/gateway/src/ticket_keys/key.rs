@@ -1,10 +1,10 @@
-//! One key, and what it is made of.
+//! One ticket key, and its derivation.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-/// What seals tickets: AES-256-CBC, then HMAC-SHA256, under a name that travels with each ticket.
+/// A ticket key: AES-256-CBC, then HMAC-SHA256. Its name is in each ticket.
 #[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
 pub struct Key {
     pub(crate) name: [u8; 16],
@@ -13,8 +13,8 @@ pub struct Key {
 }
 
 impl Key {
-    /// The key of a secret: two servers with the same secret have the same key. The name says nothing of
-    /// the secret, nor of the other parts.
+    /// Derives a key from a secret: servers with the same secret have the same key. The name reveals neither the secret
+    /// nor the other parts.
     pub fn derive(secret: &[u8; 32]) -> Self {
         let mut key = Self {
             name: [0; 16],
@@ -33,7 +33,7 @@ impl Key {
     }
 }
 
-/// One block of HKDF-Expand (RFC 5869, section 2.3), which is all that a part needs.
+/// One block of HKDF-Expand (RFC 5869, section 2.3), which is enough for a part.
 fn part(secret: &[u8; 32], what: &[u8]) -> [u8; 32] {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
     mac.update(b"hsmux session ticket ");

@@ -1,4 +1,4 @@
-//! Keys that follow one another as time goes by, and what the tickets of clients are good for meanwhile.
+//! Rotation of ticket keys, and which tickets of clients are accepted meanwhile.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -32,13 +32,13 @@ fn hosts_whose_clocks_are_a_period_apart_have_each_others_keys() {
     assert!(now.current != later.current && of(0).previous.is_none());
 }
 
-/// What the hosts of a cluster have in common.
+/// The secret and the certificate that hosts of a cluster share.
 struct Cluster {
     secret: NamedTempFile,
     identity: CertifiedKey<KeyPair>,
 }
 
-/// One of them, and what it serves with.
+/// A host, and its context of TLS.
 struct Host {
     tickets: Tickets,
     server: SslContext,
@@ -53,7 +53,7 @@ impl Cluster {
         Self { secret, identity }
     }
 
-    /// A host whose clock says so, in seconds of Unix time.
+    /// A host with this clock, in seconds of Unix time.
     fn host(&self, time: u64) -> Host {
         let own = Ring {
             current: Key::random().unwrap(),
@@ -101,18 +101,18 @@ impl Host {
     }
 }
 
-/// A client that shows the newest ticket that it has, as long as there is one.
+/// A client that presents its newest ticket.
 struct Client(Arc<ClientConfig>);
 
 impl Client {
-    /// Connects: whether its session was resumed. Either way it is given a ticket if the host renews them.
+    /// Connects, and returns whether its session was resumed. The client gets a new ticket if the host issues one.
     fn resumes(&self, host: &Host) -> bool {
         let (mut here, there) = UnixStream::pair().unwrap();
         let ssl = Ssl::new(&host.server).unwrap();
         let served = thread::spawn(move || ssl.accept(there).unwrap().write_all(b"!").unwrap());
         let name = "a.test".try_into().unwrap();
         let mut client = ClientConnection::new(Arc::clone(&self.0), name).unwrap();
-        // Behind the tickets.
+        // Comes after the tickets.
         let mut word = [0];
         Stream::new(&mut client, &mut here)
             .read_exact(&mut word)
@@ -122,7 +122,7 @@ impl Client {
     }
 }
 
-/// As docs/configuration.md says: a key seals new tickets for a rotation, and they are taken as long again.
+/// As docs/configuration.md says: a key seals new tickets for a rotation, and they are accepted for another one.
 #[test]
 fn a_ticket_is_taken_for_a_rotation_after_its_own_and_replaced_then() {
     let cluster = Cluster::new();
@@ -138,7 +138,7 @@ fn a_ticket_is_taken_for_a_rotation_after_its_own_and_replaced_then() {
         assert!(late.resumes(&host), "{version:?}: at the last moment");
         host.turn_to(10 * ROTATION);
         assert!(!gone.resumes(&host), "{version:?}: too late");
-        // They were given tickets of the key of that time.
+        // They got tickets of the key of that time.
         for client in [&regular, &late] {
             assert!(client.resumes(&host), "{version:?}: with a new ticket");
         }
