@@ -1,11 +1,11 @@
-//! What is offered is what the tokens that hold the key can do.
+//! The gateway offers the signature algorithms of the tokens that hold the key.
 
 use hsmux_suite::{PATIENCE, Rig, SOFTHSM, StandIn, until};
 use hsmux_token::ck;
 
 use crate::rig::{ASK, FOLDER, Gateway, certify_public};
 
-/// The one site, with RSA alone.
+/// One site, with an RSA certificate alone.
 fn start(rig: Rig) -> Gateway {
     let site = format!("[[site]]\ncertificates = [\"rsa.pem\"]\n{FOLDER}");
     Gateway::start(rig, "", &site)
@@ -22,7 +22,7 @@ fn refuses_tls13(gateway: &Gateway) {
     assert!(said.contains("alert protocol version"), "{said}");
 }
 
-/// Two SoftHSM tokens, which have PSS, and a card without it that alone holds the key of `rsa.pem`.
+/// Two SoftHSM tokens with PSS, and a card without it, which alone holds the key of `rsa.pem`.
 fn beside_others() -> Rig {
     let mut rig = Gateway::prepare();
     let others = std::mem::take(&mut rig.config.members);
@@ -45,7 +45,7 @@ fn tokens_without_the_key_do_not_count() {
     assert_eq!(gateway.metric("hsmux_gateway_signatures_failed_total"), 0);
 }
 
-/// Two SoftHSM tokens with the same keys, of which the first seems to have no PSS.
+/// Two SoftHSM tokens with the same keys. The first one claims to have no PSS.
 fn one_without_pss() -> Rig {
     let mut rig = Gateway::prepare();
     let mut old = StandIn::new(&rig.path(""), "old", &["hsm1"]);
@@ -56,7 +56,7 @@ fn one_without_pss() -> Rig {
     rig
 }
 
-/// The gateway sees a moment after the pool who serves with the key.
+/// The gateway follows the pool with a short delay.
 #[test]
 fn a_token_that_leaves_takes_what_it_alone_can_do_and_brings_it_back() {
     let gateway = start(one_without_pss());

@@ -1,4 +1,4 @@
-//! Certificates of an authority, for keys that stay in the pool: certbot and lego bring them.
+//! certbot and lego get certificates for keys that stay in the pool.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::rig::{ASK, FOLDER, Gateway};
 
 const HTTP: &str = "http = [\"127.0.0.1:0\"]";
 
-/// A gateway on a host that has nothing yet but a token, with one site.
+/// A gateway with one site, on a host that has only a token yet.
 fn fresh(acme: &str, certificate: &str) -> Gateway {
     let rig = Rig::empty(Setup::Daemon, 1);
     for folder in ["www", "acme"] {
@@ -23,7 +23,7 @@ fn fresh(acme: &str, certificate: &str) -> Gateway {
     Gateway::start(rig, &format!("{HTTP}\nacme = \"{acme}\""), &site)
 }
 
-/// Makes a key in the token, which nobody gets out of it, and a request for both names.
+/// Generates a key in the token, not extractable, and a request for both names.
 fn request(rig: &Rig, key: &str) {
     rig.hsmux(&format!("key generate {key} --label web")).ok();
     let access = rig.softhsm.tool("hsm1").args("-O --type privkey").ok();
@@ -33,7 +33,7 @@ fn request(rig: &Rig, key: &str) {
         .ok();
 }
 
-/// What identifies the certificate that clients are given.
+/// The certificate that clients get, as PEM without its frame.
 fn served(gateway: &Gateway) -> Option<String> {
     let said = gateway.s_client("-servername b.test", ASK);
     let (_, certificate) = said.split_once("-----BEGIN CERTIFICATE-----")?;
@@ -131,7 +131,7 @@ fn lego_keeps_a_certificate_fresh_where_the_gateway_reads_it() {
     assert_ne!(served(&gateway), first);
 }
 
-/// Both clients listen themselves, and see the host that was asked for.
+/// Both ACME clients listen themselves, and check the host.
 #[test]
 fn a_client_that_listens_itself_is_passed_its_challenges() {
     let names = Names::new();

@@ -1,4 +1,4 @@
-//! What is sent to a backend a second time, and what never is.
+//! Which requests are sent to a backend again.
 
 use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
@@ -11,8 +11,8 @@ use crate::backends::{backend, head, in_front_of, request};
 use crate::h2;
 use crate::rig::Gateway;
 
-/// Backends that answer the first request on each connection, and close it when they have read the whole of a second
-/// one. They count what they have read.
+/// Backends that answer the first request on each connection, and close it after they have read a second one. They
+/// count the requests.
 const BACKENDS: [(&str, Serve); 2] = [("http", http1), ("h2c", http2)];
 type Serve = fn(&TcpStream, &AtomicUsize);
 
@@ -44,8 +44,8 @@ fn http2(mut stream: &TcpStream, asked: &AtomicUsize) {
     }
 }
 
-/// What a client is answered whose request is lost with the connection that was there, and how often it was sent. What
-/// opens that connection may have been sent twice itself.
+/// Opens a connection by a first request, and sends a second one, which is lost with it. Returns the answer to the
+/// second one, and how often it was sent.
 fn lost(gateway: &Gateway, asked: &AtomicUsize, ask: &str) -> (Finished, usize) {
     gateway.curl("a.test", "/", "").says(" 200");
     let before = asked.load(Relaxed);
@@ -80,7 +80,7 @@ fn only_what_changes_nothing_is_sent_again() {
     }
 }
 
-/// What it still sends is read and forgotten: left unread it would take the answer back.
+/// The rest of the request is read and dropped. If it were left unread the answer would be lost.
 #[test]
 fn a_client_that_is_still_sending_has_its_answer() {
     let closes = |stream: TcpStream| drop(head(&mut BufReader::new(stream)));

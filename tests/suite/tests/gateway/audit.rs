@@ -1,4 +1,4 @@
-//! The gateway's uses of keys on the audit trail.
+//! Uses of keys by the gateway, on the audit trail.
 
 use std::process::{Command, Stdio};
 
@@ -10,13 +10,13 @@ use crate::rig::{ASK, BOTH, FOLDER, Gateway, page};
 
 const AUDIT: &str = "[audit]\nkeys = true\n";
 
-/// A gateway with these lines, and a line for each use of a key.
+/// A gateway whose uses of keys are audited.
 fn gateway(lines: &str) -> Gateway {
     let sites = format!("[[site]]\n{BOTH}\n{FOLDER}\n{AUDIT}");
     Gateway::start(Gateway::prepare(), lines, &sites)
 }
 
-/// The gateway's lines.
+/// The gateway's lines of the trail.
 fn of_gateway(rig: &Rig) -> Vec<Value> {
     let mut lines = rig.trail();
     lines.retain(|line| line["actor"] == "gateway");
@@ -105,7 +105,7 @@ fn or_handshakes_go_on_as_configured() {
     });
 }
 
-/// The keys of the last, this and the next period.
+/// The keys of the previous, the current and the next period.
 #[test]
 fn keys_of_tickets_are_uses_of_the_key_that_they_are_made_with() {
     let gateway = gateway("ticket_secret = \"pkcs11:object=tickets\"");
@@ -122,7 +122,7 @@ fn keys_of_tickets_are_uses_of_the_key_that_they_are_made_with() {
     }
 }
 
-/// Its key is used all the same.
+/// The token signs for it nevertheless.
 #[test]
 fn a_client_that_has_gone_has_a_line_too() {
     let (rig, mut cards) = cards(&["card"]);

@@ -1,4 +1,4 @@
-//! What is behind the gateway: web servers, WebSocket, and anything else in TLS.
+//! Backends: web servers, and any protocol in TLS.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use rustix::process::Signal;
 
 use crate::rig::{BOTH, Gateway};
 
-/// Serves every connection with a function, on a port of its own, until the test ends.
+/// Serves every connection on a new port with a function, until the test ends.
 pub fn backend(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
@@ -28,7 +28,7 @@ pub fn backend(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
     address
 }
 
-/// A port that nobody else gets, and where nobody listens unless the test does.
+/// A reserved port. Only the test can listen on it.
 pub struct Port {
     pub address: String,
     _taken: OwnedFd,
@@ -59,14 +59,14 @@ pub fn in_front_of(scheme: &str, address: &str, more: &str) -> Gateway {
     Gateway::start(Gateway::prepare(), "", &site)
 }
 
-/// The head of a request, in lower case; empty where the other side has closed.
+/// The head of a request, in lower case. Empty if the other side has closed.
 pub fn head(reader: &mut impl BufRead) -> String {
     let mut head = String::new();
     while reader.read_line(&mut head).is_ok_and(|length| length > 2) {}
     head.to_ascii_lowercase()
 }
 
-/// A request's head and its body; empty where the other side has closed.
+/// A request's head and body. Empty if the other side has closed.
 pub fn request(reader: &mut impl BufRead) -> String {
     let mut text = head(reader);
     let length = text
@@ -78,7 +78,7 @@ pub fn request(reader: &mut impl BufRead) -> String {
     text
 }
 
-/// Answers each request with its head, and with its body.
+/// Answers each request with its own head and body.
 pub fn mirror(mut stream: TcpStream) {
     let mut reader = BufReader::new(stream.try_clone().expect("a copy"));
     loop {
@@ -148,7 +148,7 @@ fn a_connection_to_a_backend_is_for_many_requests_and_closed_when_there_are_none
     ask();
     happens("closed");
     ask();
-    // Of itself, after a while.
+    // The gateway closes it after a while.
     for what in ["open", "closed"] {
         happens(what);
     }
@@ -156,7 +156,7 @@ fn a_connection_to_a_backend_is_for_many_requests_and_closed_when_there_are_none
     happens("open");
 }
 
-/// Says what it has heard: a PROXY header, and the line after it.
+/// Answers with what it has read: a PROXY header, and the line after it.
 pub fn hear(stream: TcpStream) {
     let mut reader = BufReader::new(stream.try_clone().expect("a copy"));
     let (mut proxy, mut line) = (String::new(), String::new());
@@ -191,7 +191,7 @@ fn a_backend_that_is_down_or_late_is_told_apart() {
     );
 }
 
-/// Neither what a backend takes for its answer, nor between two parts of it, is its client's rest.
+/// Neither the wait for an answer nor a pause within it counts as idle time.
 #[test]
 fn a_client_that_waits_for_its_backend_is_not_idle() {
     let slow = Duration::from_millis(2500);
@@ -222,7 +222,7 @@ fn the_proxy_before_the_gateway_says_who_the_client_is() {
     });
 }
 
-/// A balancer that looks at `/health` goes elsewhere before anybody is refused.
+/// A balancer that checks `/health` chooses another host before a client is refused.
 #[test]
 fn the_end_is_announced_while_new_clients_are_still_served() {
     let site = format!("[[site]]\n{BOTH}\nbackend = \"http://{}\"", backend(mirror));

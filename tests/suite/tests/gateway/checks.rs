@@ -1,4 +1,4 @@
-//! Backends that are asked whether they are well.
+//! Health checks of backends.
 
 use std::fs;
 use std::net::TcpListener;
@@ -9,7 +9,7 @@ use hsmux_suite::{Nginx, PATIENCE, until};
 use crate::many_backends::{log, up};
 use crate::rig::{BOTH, Gateway};
 
-/// nginx, and what its check asks for.
+/// nginx, and the page that its check requests.
 struct Checked {
     nginx: Nginx,
     url: String,
@@ -34,7 +34,7 @@ impl Checked {
         }
     }
 
-    /// Clients' requests, which its checks are not.
+    /// The number of requests, without checks.
     fn asked(&self) -> usize {
         let requests = self.nginx.requests();
         let asked = requests.iter().filter(|line| line.contains("hello.txt"));
@@ -61,7 +61,7 @@ fn a_server_that_is_not_well_is_left_out_before_a_client_meets_it_until_it_is() 
         let before = servers.each_ref().map(Checked::asked);
         let said = gateway.curl("a.test", "/hello.txt?[1-20]", "").out;
         assert_eq!(said.matches("hello, world").count(), 20, "{said}");
-        // A server writes the line of a request after its answer.
+        // nginx logs a request after its answer.
         until("all are written down", PATIENCE, || {
             let now = servers.each_ref().map(Checked::asked);
             let new = [now[0] - before[0], now[1] - before[1]];
@@ -82,7 +82,7 @@ fn a_server_that_is_not_well_is_left_out_before_a_client_meets_it_until_it_is() 
     servers[0].is_well(true);
     become_so([1, 1]);
     assert_eq!(ask(), [10, 10]);
-    // Better one that is not well than none.
+    // If all are down, they are used nevertheless.
     for server in &servers {
         server.is_well(false);
     }
@@ -98,7 +98,7 @@ fn a_server_that_is_not_well_is_left_out_before_a_client_meets_it_until_it_is() 
     assert_eq!(said.matches("is back").count(), 1, "{said}");
 }
 
-/// It takes connections, and says nothing.
+/// It takes connections, but does not answer.
 #[test]
 fn a_server_that_does_not_answer_in_time_is_not_well() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -1,4 +1,4 @@
-//! Clients in this process, which ask far more often than programs that are started for each request.
+//! Clients in this process, which send far more requests than programs that are started for each one.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use std::time::Instant;
 use boring::ssl::{SslConnector, SslMethod, SslStream, SslVerifyMode};
 use hsmux_suite::{PATIENCE, until};
 
-/// Clients of `a.test` that ask for the page until they are stopped.
+/// Clients that request the page of `a.test` until they are stopped.
 pub struct Crowd {
     shared: Arc<Shared>,
     clients: Vec<JoinHandle<()>>,
@@ -28,24 +28,24 @@ struct Shared {
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub why: String,
-    /// The client's port; none where there was no connection.
+    /// The client's port; `None`: it had no connection.
     pub port: Option<u16>,
-    /// When its connection was begun.
+    /// When the client began to connect.
     pub began: Instant,
 }
 
-/// A connection of a client.
+/// A client's connection.
 struct Open {
     stream: BufReader<SslStream<TcpStream>>,
     port: Option<u16>,
     began: Instant,
 }
 
-/// An answer was read to its end, and whether it is the connection's last.
+/// Outcome of a request: whether its answer was the connection's last.
 type Asked = Result<bool, Failure>;
 
 impl Crowd {
-    /// So many clients that connect for each request, and so many that ask on one connection as long as they may.
+    /// `once` clients connect for each request, `kept` clients keep their connection as long as they may.
     pub fn start(port: u16, once: usize, kept: usize) -> Self {
         let shared = Arc::new(Shared {
             port,
@@ -59,7 +59,7 @@ impl Crowd {
         Self { shared, clients }
     }
 
-    /// Waits until so many more requests have ended, well or not.
+    /// Waits until so many more requests have succeeded or failed.
     pub fn goes_on(&self, more: u64) {
         let goal = self.shared.done.load(Relaxed) + more;
         until("the clients go on", PATIENCE, || {
@@ -67,7 +67,7 @@ impl Crowd {
         });
     }
 
-    /// Ends them, and panics if a request has failed.
+    /// Stops the clients, and panics if a request has failed.
     #[track_caller]
     pub fn none_failed(self) {
         let done = Arc::clone(&self.shared);
@@ -76,7 +76,7 @@ impl Crowd {
         assert_eq!(count, 0, "{count} of {done} failed: {failed:#?}");
     }
 
-    /// Ends them, and answers what has failed.
+    /// Stops the clients, and returns the failures.
     pub fn stop(mut self) -> Vec<Failure> {
         self.end();
         let failed = self.shared.failed.lock().expect("the failures");
@@ -118,7 +118,7 @@ impl Shared {
     }
 }
 
-/// Asks for the page, and answers whether that was the connection's last answer.
+/// Requests the page. Returns whether that was the connection's last answer.
 fn ask_for_page(stream: &mut BufReader<SslStream<TcpStream>>, keeps: bool) -> Result<bool, String> {
     let connection = if keeps { "keep-alive" } else { "close" };
     let request =

@@ -1,4 +1,4 @@
-//! A folder whose file system does not answer: who asks for its files waits, and nobody else.
+//! A folder whose file system hangs: only requests for its files wait.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -11,7 +11,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 
 use crate::rig::{BOTH, FOLDER, Gateway};
 
-/// A mount of FUSE without a program that answers: each call there hangs until this is dropped.
+/// A FUSE mount without a program: each call there hangs until this is dropped.
 struct Dead {
     folder: PathBuf,
     device: Option<File>,
@@ -42,7 +42,7 @@ impl Dead {
 
 impl Drop for Dead {
     fn drop(&mut self) {
-        // What hangs ends so.
+        // Closing the device ends the calls that hang.
         self.device = None;
         Run::new("umount").arg("--lazy").arg(&self.folder).finish();
     }
@@ -65,7 +65,7 @@ fn a_folder_that_does_not_answer_holds_up_nobody_else() {
             get("/page.txt", "--max-time 5").says(" 200").says("a page");
         }
         assert!(!waiting.is_finished(), "nothing hangs there");
-        // They are told when they have waited for long enough.
+        // They end with an error after their time limit.
         let told = waiting.join().expect("curl");
         assert_eq!(told.out.matches(" 500").count(), 16, "{}", told.out);
         get("/page.txt", "").says(" 200");

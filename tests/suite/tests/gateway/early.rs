@@ -1,4 +1,4 @@
-//! Handshakes that no token would sign for in time.
+//! Early refusal of handshakes that no token would sign for in time.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,11 +8,11 @@ use hsmux_suite::{Member, PATIENCE, StandIn, until};
 use crate::lost::{all, cards};
 use crate::rig::{ASK, BOTH, FOLDER, Gateway};
 
-/// What the card takes for a signature, as far as anybody knows.
+/// Duration of a signature on the card, as the gateway has measured it.
 const SHOWN: Duration = Duration::from_secs(5);
 
-/// A card that does one thing at a time and holds the key of `ec.pem`, and a token that has that of `rsa.pem`: one site
-/// has the first certificate alone, `both.test` has both.
+/// A card with one session and the key of `ec.pem`, and a token with the key of `rsa.pem`. The default site has the
+/// first certificate alone, `both.test` has both.
 fn card_and_token() -> (Gateway, StandIn) {
     let (mut rig, cards) = cards(&["card"]);
     for member in &mut rig.config.members {
@@ -27,7 +27,7 @@ fn card_and_token() -> (Gateway, StandIn) {
     (gateway, cards)
 }
 
-/// `both.test` is served by the certificate of this name.
+/// Asserts that `both.test` is served with the certificate of this name.
 fn both_by(gateway: &Gateway, name: &str) {
     let ask = ASK.replace("a.test", "both.test");
     let said = gateway.s_client("-tls1_3 -servername both.test", &ask);
@@ -35,8 +35,9 @@ fn both_by(gateway: &Gateway, name: &str) {
     assert!(served, "not by {name}: {said}");
 }
 
-/// The card has shown that it takes five seconds, so that no more than nine wait in 43 of the 50 seconds. It answers only
-/// when the test says so: what ends before was ended by the gateway. Nobody is refused where another certificate does.
+/// The card has shown that a signature takes five seconds, so at most nine fit into 43 of the 50 seconds. The card
+/// hangs until the test releases it: a handshake that ends before was ended by the gateway. A client is not refused if
+/// another certificate will do.
 #[test]
 fn who_would_be_signed_for_too_late_is_refused_at_once() {
     let (gateway, mut cards) = card_and_token();
@@ -57,7 +58,7 @@ fn who_would_be_signed_for_too_late_is_refused_at_once() {
             until("it waits, or is refused", PATIENCE, || {
                 (waiting() == clients.len() as u64 || refused() > 0).then_some(())
             });
-            // Until it is thought to be nearly done every moment makes the others' wait shorter.
+            // The estimated wait shrinks until the first signature should be nearly done.
             until(
                 "the first has been with the card for long",
                 PATIENCE,
@@ -67,7 +68,7 @@ fn who_would_be_signed_for_too_late_is_refused_at_once() {
         let last = clients.pop().expect("a client");
         let last = last.join().expect("its answer");
         last.never_says("a page").never_says("timed out");
-        // One is with the card, and nobody is refused while nobody else waits.
+        // One is on the card, and one waits: the first to wait is never refused.
         let admitted = clients.len();
         assert!(admitted >= 2, "{admitted} wait");
 

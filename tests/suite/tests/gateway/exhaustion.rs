@@ -1,4 +1,4 @@
-//! Clients that ask for signatures and never use them, beside one that does, before a token that takes its time.
+//! Clients that request signatures of a slow token without using them, beside an honest client.
 
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
@@ -17,7 +17,7 @@ use crate::rig::Gateway;
 
 const SERVICE: &str = "service_time_us = 200000";
 
-/// A connection from another address of this host, which has said so much.
+/// A connection from another address of this host, after these bytes.
 pub fn from(address: [u8; 4], to: &str, first: &[u8]) -> TcpStream {
     let socket = socket_with(
         AddressFamily::INET,
@@ -34,25 +34,25 @@ pub fn from(address: [u8; 4], to: &str, first: &[u8]) -> TcpStream {
     stream
 }
 
-/// A gateway with one card that takes 200 ms, and with a quiet handshake of it.
+/// A gateway with one card of 200 ms, and the duration of a handshake without load.
 fn slow(lines: &str) -> (Gateway, Duration) {
     let (rig, mut cards) = cards(&["card"]);
     cards.set_all(SERVICE);
     let gateway = start(rig, lines);
-    // The first one may wait for what begins with it.
+    // The first handshake includes initial work.
     handshake(&gateway);
     let quiet = (0..3).map(|_| handshake(&gateway)).max();
     (gateway, quiet.expect("handshakes"))
 }
 
-/// How long a client of 127.0.0.1 takes until it has the page.
+/// The time until a client at 127.0.0.1 has the page.
 fn handshake(gateway: &Gateway) -> Duration {
     let begun = Instant::now();
     gateway.curl("a.test", "/page.txt", "").says("a page");
     begun.elapsed()
 }
 
-/// While each of these addresses keeps so many handshakes under way, the waits of a client that completes its own.
+/// The times of an honest client while each of these addresses keeps so many handshakes under way.
 fn beside(gateway: &Gateway, addresses: &[[u8; 4]], each: usize) -> Vec<Duration> {
     allow_connections();
     let hello = hello(&TLS13);
@@ -67,16 +67,16 @@ fn beside(gateway: &Gateway, addresses: &[[u8; 4]], each: usize) -> Vec<Duration
         };
         let mut streams = open();
         let waiting = || gateway.metric("hsmux_gateway_signatures_waiting");
-        // Those are refused that would wait for too long.
+        // Some are refused, because they would wait too long.
         until("many wait", PATIENCE, || (waiting() > 50).then_some(()));
-        // The first turns are behind them.
+        // Until each address has had its first turns.
         let before = signed(gateway);
         until("some were signed for", PATIENCE, || {
             (signed(gateway) >= before + 2 * addresses.len() as u64).then_some(())
         });
         let done = &done;
         scope.spawn(move || {
-            // Who has been answered goes, and begins anew.
+            // A client that has its answer is replaced by a new one.
             while !done.load(Ordering::Relaxed) {
                 for stream in &mut streams {
                     stream.set_nonblocking(true).expect("a socket");
@@ -99,7 +99,7 @@ fn signed(gateway: &Gateway) -> u64 {
     gateway.metric("hsmux_gateway_signatures_total")
 }
 
-/// Of twelve all but one are faster: what a busy machine adds to one is no matter.
+/// The second slowest: a busy machine may delay one.
 fn slowest_but_one(waits: &[Duration]) -> Duration {
     let mut waits = waits.to_vec();
     waits.sort();
@@ -125,7 +125,7 @@ fn nor_do_those_of_some_dozens_of_addresses() {
     assert!(wait < 3 * quiet, "{waits:?}, {quiet:?} when quiet");
 }
 
-/// Past its limit an address is refused at once, and another one is not.
+/// An address at its limit is refused at once, others are not.
 #[test]
 fn an_address_has_so_many_signatures_waiting_and_handshakes_under_way() {
     let lines = "source_signatures = 20\nsource_handshakes = 40\nhandshake_timeout = \"60s\"";

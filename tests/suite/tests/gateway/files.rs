@@ -1,4 +1,4 @@
-//! A process that may have few files: who is refused, and who is served all the same.
+//! A process with a low limit of open files.
 
 use std::io::{BufReader, Write};
 use std::net::TcpStream;
@@ -10,11 +10,11 @@ use hsmux_suite::{PATIENCE, Program, built, until};
 use crate::backends::{backend, head, mirror};
 use crate::rig::{BOTH, Gateway, configure};
 
-/// A gateway whose process may have so many.
+/// A gateway whose process may open so many files.
 fn with(files: usize, lines: &str, backend: &str) -> Gateway {
     let mut rig = Gateway::prepare();
     let site = format!("[[site]]\n{BOTH}\nbackend = \"http://{backend}\"");
-    // All clients have one address here.
+    // All clients have the same address here.
     let shares = "source_connections = 450\nsource_handshakes = 450";
     configure(&mut rig, &format!("{shares}\n{lines}"), &site);
     Gateway::start_by(rig, |rig| {
@@ -26,7 +26,7 @@ fn with(files: usize, lines: &str, backend: &str) -> Gateway {
     })
 }
 
-/// Clients that say nothing, until so many are connected.
+/// Connects so many silent clients.
 fn silent(gateway: &Gateway, count: u64) -> Vec<TcpStream> {
     let connect = |_| TcpStream::connect(&gateway.address).expect("a connection");
     let clients = (0..count).map(connect).collect();
@@ -40,7 +40,7 @@ fn refused(gateway: &Gateway) -> u64 {
     gateway.metric("hsmux_gateway_refused_total{reason=\"files\"}")
 }
 
-/// Three quarters of the files are clients', each of whom holds one; what is behind has others.
+/// Three quarters of the files are for clients, one each. Backends have others.
 #[test]
 fn handshakes_that_wait_take_one_file_each_and_leave_some_for_backends() {
     let gateway = with(600, "handshake_timeout = \"300s\"", &backend(mirror));
@@ -65,7 +65,7 @@ fn handshakes_that_wait_take_one_file_each_and_leave_some_for_backends() {
     });
 }
 
-/// Each request of one client takes a connection to a backend that answers none of them yet.
+/// Each request of a client takes its own connection to a backend that does not answer yet.
 #[test]
 fn requests_that_find_no_file_are_told_so_and_not_laid_to_the_backend() {
     let answers = Arc::new(RwLock::new(()));
@@ -74,7 +74,7 @@ fn requests_that_find_no_file_are_told_so_and_not_laid_to_the_backend() {
         head(&mut BufReader::new(stream.try_clone().expect("a copy")));
         drop(wait.read());
         let answer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-        // Whoever has no answer yet may have gone.
+        // The client may have gone.
         let _ = stream.write_all(answer.as_bytes());
     });
     let gateway = with(600, "handshake_timeout = \"300s\"", &address);

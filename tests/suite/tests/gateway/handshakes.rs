@@ -118,7 +118,7 @@ fn a_certificate_that_is_not_of_its_key_is_refused_at_the_start() {
     }
 }
 
-/// The tokens' own certificates, which are not those of the files.
+/// The tokens' own certificates differ from those in files.
 #[test]
 fn certificates_are_taken_from_the_pool() {
     let rig = Gateway::prepare();
@@ -176,7 +176,7 @@ fn a_certificate_that_expires_while_it_is_served_is_told() {
     let gateway = Gateway::start(Gateway::prepare(), "", &site);
     let expired = || gateway.metric("hsmux_gateway_certificates_expired");
     assert_eq!(expired(), 0);
-    // It is read within a second, while it is still good.
+    // The gateway reads it within a second, before it expires.
     fs::write(gateway.rig.path("short.pem"), short(&gateway.rig, "ec")).expect("write");
     fs::rename(gateway.rig.path("short.pem"), gateway.rig.path("ec.pem")).expect("rename");
     until("it is counted", PATIENCE, || (expired() == 1).then_some(()));
@@ -187,7 +187,7 @@ fn a_certificate_that_expires_while_it_is_served_is_told() {
     gateway.curl("a.test", "/page.txt", "").says("a page");
 }
 
-/// A certificate for a key of the rig that is good for five seconds, PEM: `openssl x509` counts in days.
+/// A certificate (PEM) for a key of the rig, valid for five seconds. `openssl x509` counts in days.
 fn short(rig: &Rig, key: &str) -> Vec<u8> {
     let pem = fs::read(rig.keys.file(key)).expect("a key");
     let key = PKey::private_key_from_pem(&pem).expect("a key in PEM");

@@ -1,4 +1,4 @@
-//! haproxy with a configuration of an administrator's own in front of two gateways, as docs/gateway.md has it.
+//! haproxy with an administrator's own configuration in front of two gateways, as in docs/gateway.md.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::balancer::haproxy;
 use crate::restarts::{kill_and_start, stop_and_start, stop_for_long};
 use crate::rig::Gateway;
 
-/// The `haproxy` block of the page: lines of a backend.
+/// The `haproxy` block of that page: lines of a backend.
 fn of_the_page() -> String {
     let page = fs::read_to_string(source().join("docs/gateway.md")).unwrap();
     let (_, block) = page.split_once("```haproxy\n").expect("the block");
@@ -17,7 +17,7 @@ fn of_the_page() -> String {
     lines.map(|line| line.to_owned() + "\n").collect()
 }
 
-/// haproxy with these lines for both hosts, which are checked; all else is haproxy's default.
+/// haproxy with these lines, and checks of both hosts. All else is haproxy's default.
 fn written_by_hand(port: u16, hosts: &[Gateway; 2], lines: &str) -> Process {
     let server = |number: usize| {
         let host = &hosts[number - 1];
@@ -38,8 +38,8 @@ fn written_by_hand(port: u16, hosts: &[Gateway; 2], lines: &str) -> Process {
     haproxy(rig, "")
 }
 
-/// haproxy with its defaults, which checks the port that clients use: `server NAME ADDRESS check`. It has these lines,
-/// and logs each connection.
+/// haproxy with its defaults and these lines. It checks the port that clients use: `server NAME ADDRESS check`. It logs
+/// each connection.
 fn with_defaults(port: u16, hosts: &[Gateway; 2], lines: &str) -> Process {
     let [one, other] = hosts.each_ref().map(|host| &host.address);
     let text = format!(
@@ -54,14 +54,14 @@ fn with_defaults(port: u16, hosts: &[Gateway; 2], lines: &str) -> Process {
     haproxy(rig, "")
 }
 
-/// The line that haproxy's defaults lack, as the page has it.
+/// The line that the page adds to haproxy's defaults.
 const REDISPATCH: &str = "    option redispatch\n";
 
 fn redispatching(port: u16, hosts: &[Gateway; 2]) -> Process {
     with_defaults(port, hosts, REDISPATCH)
 }
 
-/// The gateways have their defaults, too.
+/// The gateways' default as well.
 const NO_HEADER: &str = "proxy_protocol = false";
 
 #[test]
@@ -85,7 +85,7 @@ fn no_request_is_lost_with_the_lines_of_the_page() {
     });
 }
 
-/// It notices the end after six seconds at most.
+/// haproxy notices the end after six seconds at most.
 #[test]
 fn no_request_is_lost_with_haproxys_defaults_and_a_longer_leave_time() {
     let page = fs::read_to_string(source().join("docs/gateway.md")).unwrap();

@@ -1,4 +1,4 @@
-//! How long the head of a request may be, and how many requests a connection may have at once.
+//! Limits of a request's head and of concurrent requests.
 
 use std::io::{Read, Write};
 
@@ -11,7 +11,7 @@ use crate::rig::Gateway;
 #[test]
 fn heads_and_requests_at_once_have_limits() {
     let gateway = Gateway::with_folder();
-    // What is read at once may be half longer than 64 KiB.
+    // hyper may read half as much again as 64 KiB at once.
     for (length, is_taken) in [(60_000, true), (110_000, false)] {
         let field = "x".repeat(length);
         let request = format!(
@@ -19,7 +19,7 @@ fn heads_and_requests_at_once_have_limits() {
         );
         let mut client = connect(&gateway, "a.test", "http/1.1");
         let mut begin = [0; 12];
-        // A gateway that reads no further may break off.
+        // The gateway may reset the connection instead of reading on.
         let said = client.write_all(request.as_bytes());
         let said = said.and_then(|()| client.read_exact(&mut begin));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Clients that say hello, whole, and then nothing more, by the thousand: a signature is made for each, or waited for.
+//! Thousands of clients that stop after a complete ClientHello. Each gets a signature, or waits for one.
 
 use std::fs;
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ use crate::lost::{cards, start};
 use crate::rig::{ASK, Gateway};
 use crate::unkind::{client, rest, with};
 
-/// What a client of this version begins with, for `a.test`.
+/// The ClientHello of this version, for `a.test`.
 pub fn hello(version: &'static SupportedProtocolVersion) -> Vec<u8> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
@@ -30,7 +30,7 @@ pub fn hello(version: &'static SupportedProtocolVersion) -> Vec<u8> {
     hello
 }
 
-/// So many clients of each version that have said hello.
+/// So many clients of each version that have sent their ClientHello.
 fn stopped(gateway: &Gateway, each: usize) -> Vec<(Instant, TcpStream)> {
     allow_connections();
     let of = |version| {
@@ -44,12 +44,12 @@ fn signatures(gateway: &Gateway, what: &str) -> u64 {
     gateway.metric(&format!("hsmux_gateway_signatures_{what}"))
 }
 
-/// The most memory that the gateway has held, in kilobytes.
+/// Peak memory of the gateway, in kilobytes.
 fn peak(gateway: &Gateway) -> u64 {
     status(gateway, "VmHWM:")
 }
 
-/// A number of the gateway's process, proc_pid_status(5).
+/// A field of proc_pid_status(5) of the gateway's process.
 fn status(gateway: &Gateway, field: &str) -> u64 {
     let pid = gateway.process();
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("its process");
@@ -59,7 +59,7 @@ fn status(gateway: &Gateway, field: &str) -> u64 {
 }
 
 const LIMIT: Duration = Duration::from_secs(4);
-/// What one of them may cost the gateway, in kilobytes.
+/// Memory that one of them may cost the gateway, in kilobytes.
 const COST: u64 = 64;
 
 #[test]
@@ -89,7 +89,7 @@ fn clients_that_stop_after_their_hello_are_let_go_and_hold_up_nobody() {
 
 const WAITING: usize = 2000;
 
-/// The card answers only when the test says so: until then it is the handshakes that wait, and nobody else.
+/// The card hangs until the test releases it. Meanwhile only handshakes wait.
 #[test]
 fn handshakes_that_wait_by_the_thousand_hold_up_no_connection_and_no_ticket() {
     let (mut rig, mut cards) = cards(&["card"]);

@@ -1,4 +1,4 @@
-//! Idle connections of some addresses, where another one has no place.
+//! Idle connections are closed if another address has no slot.
 
 use std::io::{BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -23,7 +23,7 @@ const PAGE: &[u8] = b"GET /page.txt HTTP/1.1\r\nHost: a.test\r\n\r\n";
 const GOAWAY: u8 = 7;
 
 fn start(lines: &str, more: &str) -> Gateway {
-    // None of them ends by itself.
+    // No connection ends by itself.
     let lines = format!("idle_timeout = \"300s\"\nhandshake_timeout = \"300s\"\n{lines}");
     let sites = format!("[[site]]\nnames = [\"a.test\"]\n{BOTH}\n{FOLDER}\n{more}");
     Gateway::start(Gateway::prepare(), &lines, &sites)
@@ -33,7 +33,7 @@ fn connect(gateway: &Gateway, address: [u8; 4], name: &str) -> SslStream<TcpStre
     shake(from(address, &gateway.address, b""), name, "http/1.1")
 }
 
-/// Asks for the page on a connection that stays open.
+/// Requests the page on a connection that stays open.
 fn ask(stream: &mut SslStream<TcpStream>) {
     stream.write_all(PAGE).expect("a request");
     let mut answer = Vec::new();
@@ -52,7 +52,7 @@ fn served(gateway: &Gateway, address: [u8; 4]) -> SslStream<TcpStream> {
     stream
 }
 
-/// Its socket, which stays open. What comes on it is not read as TLS any more.
+/// A copy of its socket, which keeps it open. Further bytes are not read as TLS.
 fn kept(stream: &SslStream<TcpStream>) -> TcpStream {
     stream.get_ref().try_clone().expect("a copy")
 }
@@ -64,7 +64,7 @@ fn has_ended(stream: &TcpStream) -> bool {
     loop {
         match stream.read(&mut [0; 4096]) {
             Ok(0) => return true,
-            // Tickets, and the last words of TLS.
+            // Tickets, and TLS's close_notify.
             Ok(_) => {}
             Err(error) => return error.kind() != ErrorKind::WouldBlock,
         }
@@ -89,7 +89,7 @@ fn all_places_are_taken(gateway: &Gateway, places: u64) {
     });
 }
 
-/// Of the one with the most the oldest idle one goes. Its request that runs and its tunnel do not.
+/// The oldest idle connection of the address with the most is closed. A request under way and a tunnel are kept.
 #[test]
 fn idle_connections_of_two_addresses_leave_places_to_a_third() {
     let answers = Arc::new(RwLock::new(()));
@@ -126,7 +126,7 @@ fn idle_connections_of_two_addresses_leave_places_to_a_third() {
     let others: Vec<_> = (0..4).map(|_| served(&gateway, OTHER)).collect();
     all_places_are_taken(&gateway, 16);
 
-    // 12, 4 and 0: the last may have as many as the first is left with.
+    // 12, 4 and 0: the last address gets as many as the first one keeps.
     let mut honest = Vec::new();
     for count in 1..=6 {
         honest.push(served(&gateway, HONEST));
@@ -136,7 +136,7 @@ fn idle_connections_of_two_addresses_leave_places_to_a_third() {
     }
     assert!(!idle[6..].iter().any(has_ended));
     assert_eq!(refused(&gateway, "connections"), 0);
-    // 6, 4 and 6: with one more it would have more than the first.
+    // 6, 4 and 6: with one more it would have more than the first one.
     let one_more = from(HONEST, &gateway.address, b"");
     assert!(crate::unkind::rest(one_more).is_empty());
     assert_eq!(refused(&gateway, "connections"), 1);
@@ -150,7 +150,7 @@ fn idle_connections_of_two_addresses_leave_places_to_a_third() {
     tunnel.read_exact(&mut [0; 3]).expect("an echo");
 }
 
-/// One that answers nothing goes as well.
+/// A client that does not react is closed as well.
 #[test]
 fn an_idle_connection_of_http2_is_told_to_go() {
     let gateway = start("connections = 16\nsource_connections = 16", "");
@@ -176,7 +176,7 @@ fn an_idle_connection_of_http2_is_told_to_go() {
     assert_eq!(gateway.metric("hsmux_gateway_connections"), 16);
 }
 
-/// Clients of two addresses that say nothing hold all handshakes that may be under way.
+/// Silent clients of two addresses hold all handshake slots.
 #[test]
 fn idle_handshakes_of_two_addresses_leave_places_to_a_third() {
     let gateway = start("handshakes = 16", "");
@@ -187,7 +187,7 @@ fn idle_handshakes_of_two_addresses_leave_places_to_a_third() {
     });
     served(&gateway, HONEST);
     assert_eq!(closed(&gateway), 1);
-    // Which one is the oldest for the gateway depends on the order in which its threads begin.
+    // The order in which the gateway's threads begin decides which one is the oldest.
     let ended = || one.iter().filter(|stream| has_ended(stream)).count();
     until("one of the address with the most ends", PATIENCE, || {
         (ended() > 0).then_some(())

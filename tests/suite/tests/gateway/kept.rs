@@ -1,11 +1,11 @@
-//! Files of a folder that stay in memory: what is there now is served, as a whole and in part.
+//! The cache of short files: current content is served, as a whole and in part.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 
 use crate::rig::Gateway;
 
-/// It has not changed for a while, so that it is kept from its first answer on.
+/// A file that has not changed for a while, so that it is cached from its first answer on.
 const OLD: &str = "/etc/debian_version";
 
 #[test]

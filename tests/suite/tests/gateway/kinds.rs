@@ -1,4 +1,4 @@
-//! Keys of every kind and length, in the pool and in files.
+//! Types and sizes of keys, in the pool and in files.
 
 use std::path::Path;
 
@@ -76,7 +76,7 @@ fn keys_of_every_kind_serve_from_the_pool() {
     let gateway = Gateway::start(rig, "", &sites.concat());
     for (name, .., algorithm) in KINDS {
         let exact = format!("hsmux_gateway_signatures_total{{algorithm=\"{algorithm}\"}}");
-        // In TLS 1.2 the hash does not say which curve it is.
+        // In TLS 1.2 the algorithm does not tell the curve.
         for (version, series) in [
             ("-tls1_3", &*exact),
             ("-tls1_2", "hsmux_gateway_signatures_total"),
@@ -104,7 +104,7 @@ fn a_short_rsa_key_is_refused_unless_it_is_allowed_by_name() {
     said.says("rsa1024.pem").says("allow_rsa_1024");
 }
 
-/// For the published comparison. To make such a key takes minutes at times: this one protects nothing.
+/// For the published comparison. Generating such a key may take minutes, so it is a file. It protects nothing.
 #[test]
 fn a_long_rsa_key_serves_from_a_file() {
     let rig = Gateway::prepare();

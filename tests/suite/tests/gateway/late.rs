@@ -1,4 +1,4 @@
-//! Handshakes whose signature comes too late, or has no place to wait in.
+//! Handshakes whose signature comes too late, or finds the queue full.
 
 use std::thread;
 
@@ -10,7 +10,7 @@ use crate::rig::Gateway;
 
 const HANGS: &str = "hang_in_sign = true";
 
-/// Handshakes that no token has signed for, as both series count them.
+/// Handshakes without a signature, by both metrics.
 fn unsigned(gateway: &Gateway) -> (u64, u64) {
     (
         gateway.metric("hsmux_gateway_signatures_failed_total"),
@@ -24,7 +24,7 @@ fn until_unsigned(gateway: &Gateway, count: u64) {
     });
 }
 
-/// The card answers only when the test says so: what ends before was ended by the gateway.
+/// The card hangs until the test releases it: a handshake that ends before was ended by the gateway.
 #[test]
 fn a_handshake_waits_no_longer_than_it_may() {
     let (rig, mut cards) = cards(&["card"]);
@@ -34,7 +34,7 @@ fn a_handshake_waits_no_longer_than_it_may() {
         (gateway.metric("hsmux_gateway_handshakes_total") == 1).then_some(())
     });
     cards.set_all(HANGS);
-    // Less than the card's own time limit, which is a minute.
+    // Shorter than the card's own time limit of a minute.
     let refused = gateway.curl("a.test", "/page.txt", "--max-time 30");
     refused.never_says("a page").never_says("timed out");
     until_unsigned(&gateway, 1);
@@ -50,7 +50,7 @@ fn a_handshake_waits_no_longer_than_it_may() {
     });
 }
 
-/// One is with the card, and one has the place in the queue.
+/// One signature is on the card, and one fills the queue.
 #[test]
 fn a_handshake_that_has_no_place_in_the_queue_is_refused_at_once() {
     let (mut rig, mut cards) = cards(&["card"]);

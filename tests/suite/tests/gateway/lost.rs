@@ -1,4 +1,4 @@
-//! Tokens that go while handshakes wait for them, and clients that do.
+//! Tokens and clients that go away while handshakes wait.
 
 use std::process::{Command, Stdio};
 use std::thread::{self, ScopedJoinHandle};
@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::rig::{FOLDER, Gateway, certify_public};
 
-/// The stand-in's cards, and the certificate `ec.pem` for their key.
+/// Cards of the stand-in, and the certificate `ec.pem` for their key.
 pub fn cards(labels: &[&str]) -> (Rig, StandIn) {
     let mut rig = Gateway::prepare();
     rig.config.members.clear();
@@ -28,7 +28,7 @@ pub fn start(rig: Rig, lines: &str) -> Gateway {
     Gateway::start(rig, lines, &site)
 }
 
-/// The same on cards that take so many microseconds.
+/// A gateway on cards that take so many microseconds for a signature.
 fn on_cards(labels: &[&str], micros: u64) -> (Gateway, StandIn) {
     let (rig, mut cards) = cards(labels);
     cards.set_all(&format!("service_time_us = {micros}"));
@@ -62,13 +62,13 @@ fn no_token_works_for_clients_that_have_gone() {
         (waiting() == 0).then_some(())
     });
     cards.set_all("service_time_us = 1000");
-    // Behind whatever is left of the queue.
+    // It waits behind the rest of the queue.
     gateway.curl("a.test", "/page.txt", "").says("a page");
     let signed = served(&gateway) - before;
     assert!(signed < 30, "{signed} signatures, most of them for nobody");
 }
 
-/// What the tokens have done.
+/// The number of operations that the tokens have done.
 fn served(gateway: &Gateway) -> u64 {
     let status = gateway.rig.status();
     let members = status["members"].as_array().expect("members");
@@ -76,19 +76,19 @@ fn served(gateway: &Gateway) -> u64 {
     each.map(|served| served.expect("a number")).sum()
 }
 
-/// What clients were answered, once all were.
+/// The answers of all clients.
 pub fn all(clients: Vec<ScopedJoinHandle<'_, Finished>>) -> Vec<Finished> {
     let answers = clients.into_iter().map(ScopedJoinHandle::join);
     answers.map(|answer| answer.expect("a client")).collect()
 }
 
-/// How many wait at once: the cards answer only when the test says so.
+/// Handshakes that wait at once. The cards hang until the test releases them.
 const WAITING: u64 = 100;
 
 #[test]
 fn a_token_that_is_lost_takes_no_handshake_with_it() {
     let (gateway, mut cards) = on_cards(&["card1", "card2", "card3"], 1000);
-    // Before it is lost: from then on it has none, and another's would be the first.
+    // The first worker is that of `card1` only before the card is lost.
     let workers = until("all cards are in service", PATIENCE, || {
         let workers = gateway.rig.workers();
         (workers.len() == 3).then_some(workers)

@@ -1,4 +1,4 @@
-//! The gateway over real tokens, as clients of TLS see it.
+//! The gateway over real tokens, tested by TLS clients.
 
 mod abilities;
 mod acme;

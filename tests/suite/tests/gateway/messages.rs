@@ -1,4 +1,4 @@
-//! Messages of HTTP that are rare, and whose mistakes are nobody else's.
+//! Rare and malformed messages of HTTP.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,7 +10,7 @@ use crate::hosts::{connect, say};
 use crate::many_backends::{log, up};
 use crate::rig::Gateway;
 
-/// A back end that answers `/usual` by a short text, and anything else by these bytes.
+/// A back end that answers `/usual` with a short text, and any other path with these bytes.
 fn answers(unusual: impl Into<Vec<u8>>) -> String {
     let unusual = unusual.into();
     backend(move |mut stream| {
@@ -33,7 +33,7 @@ fn answers(unusual: impl Into<Vec<u8>>) -> String {
     })
 }
 
-/// It has answered, on a new connection and on one that was there before, and so it is well.
+/// Asserts that the answer is refused, on a new and on an open connection, and that the back end still counts as well.
 fn is_refused_and_well(gateway: &Gateway, address: &str) {
     for _ in 0..2 {
         gateway.curl("a.test", "/unusual", "").says(" 502");
@@ -129,7 +129,7 @@ fn a_part_is_of_the_file_that_the_client_has() {
             assert!(all.ends_with("\r\n\r\na page\n"), "{other} {range}: {all}");
         }
     }
-    // Two conditions are none that holds.
+    // Two conditions never hold.
     let all = ask("2-3", &format!("{same}{same}"));
     assert!(all.starts_with("HTTP/1.1 200 "), "{all}");
 }
@@ -170,7 +170,7 @@ fn interim_answers_reach_the_client_before_the_final_one() {
             for _ in 0..2 {
                 stream.write_all(EARLY.as_bytes()).expect("the gateway");
             }
-            // The final one comes when the client has the others.
+            // The final answer is sent after the client has the others.
             gone.lock().expect("the test").recv().expect("the test");
             let last = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nlate\n";
             stream.write_all(last).expect("the gateway");
@@ -199,7 +199,7 @@ fn interim_answers_reach_the_client_before_the_final_one() {
     }
 }
 
-/// They are on their way together with the final one, and with a request that waits behind the first.
+/// They arrive together with the final answer, and another request waits behind the first.
 #[test]
 fn interim_answers_keep_their_order() {
     let last = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nfinal\n";
@@ -219,7 +219,7 @@ fn interim_answers_keep_their_order() {
         ["103", "103", "200", "103", "103", "200"],
         "{said}"
     );
-    // A client of HTTP/1.0 knows none.
+    // HTTP/1.0 has no interim answers.
     let old = say(
         &gateway,
         "a.test",

@@ -1,4 +1,4 @@
-//! Plain HTTP: the way to https, and who is refused.
+//! HTTP without TLS: redirects to https, and refusals.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ fn site(names: &str) -> String {
     format!("[[site]]\nnames = [{names}]\n{BOTH}\n{FOLDER}")
 }
 
-/// A gateway with the site `a.test`, and a challenge in the folder of an ACME client.
+/// A gateway with the site `a.test`, and a challenge in the folder of the ACME client.
 pub fn with(lines: &str, acme: &str) -> Gateway {
     let rig = Gateway::prepare();
     let folder = rig.path(&format!("acme{CHALLENGES}"));
@@ -27,12 +27,12 @@ pub fn with(lines: &str, acme: &str) -> Gateway {
     Gateway::start(rig, &lines, &site("\"a.test\", \"*.wild.test\""))
 }
 
-/// What curl says of `http://HOST/PATH`.
+/// curl's output for `http://HOST/PATH`.
 pub fn curl(gateway: &Gateway, host: &str, path: &str, more: &str) -> Finished {
     curl_at(&gateway.http, host, path, more)
 }
 
-/// The same of a gateway, or what is before it, at this address.
+/// curl's output for a gateway or a balancer at this address.
 pub fn curl_at(address: &str, host: &str, path: &str, more: &str) -> Finished {
     Run::new("curl")
         .args("--silent --show-error --path-as-is --include --max-time 60")
@@ -42,11 +42,11 @@ pub fn curl_at(address: &str, host: &str, path: &str, more: &str) -> Finished {
         .finish()
 }
 
-/// What is answered to some bytes.
+/// Sends bytes, and returns the answer.
 fn say(address: &str, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).expect("a connection");
     stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
-    // It may be answered, and closed, before all is said.
+    // The gateway may answer and close before all is sent.
     let _ = stream.write_all(bytes);
     let mut said = Vec::new();
     let _ = stream.read_to_end(&mut said);
@@ -61,7 +61,7 @@ fn refused(gateway: &Gateway, reason: &str, times: u64) {
     });
 }
 
-/// How many requests were answered so.
+/// The number of requests with this kind of answer.
 pub fn count(gateway: &Gateway, answer: &str) -> u64 {
     gateway.metric(&format!(
         "hsmux_gateway_plain_requests_total{{answer=\"{answer}\"}}"
@@ -94,7 +94,7 @@ fn everybody_is_shown_the_way_to_the_site_that_was_asked_for() {
             .says(" 308 ")
             .says(&format!("location: {location}\r\n"));
     }
-    // What is sent along does not take the answer away.
+    // A body does not discard the answer.
     fs::write(gateway.rig.path("body"), vec![b'a'; 200_000]).expect("a body");
     let body = gateway.rig.path("body");
     let post = format!("--header Expect: --data-binary @{}", body.display());
@@ -119,7 +119,7 @@ fn a_host_is_no_place_for_an_address_of_somebody_else() {
     let gateway = with("", "acme");
     let own = gateway.address.rsplit_once(':').expect("a port").1;
     for (request, status, location) in [
-        // Who names a port is told the gateway's own.
+        // If the client names a port, it gets the gateway's own.
         (
             "GET /a HTTP/1.1\r\nHost: a.test:8080\r\n\r\n",
             "308",
@@ -202,7 +202,7 @@ fn slow_clients_are_let_go() {
     refused(&gateway, "slow", 2);
 }
 
-/// Places are the same for both.
+/// Plain HTTP and TLS share the slots.
 #[test]
 fn who_finds_no_place_is_turned_away() {
     let gateway = with("connections = 16\nsource_connections = 16", "acme");
@@ -287,7 +287,7 @@ fn what_it_lacks_is_named() {
     start("acme = \"www\"")
         .says("hsmux.toml:")
         .says("give the port, [gateway] http =");
-    // Without `acme` a certificate that is not there is a mistake.
+    // Without `acme` a missing certificate is an error.
     fs::remove_file(rig.path("ec.pem")).expect("a certificate");
     configure(&mut rig, "http = [\"127.0.0.1:0\"]", &site);
     rig.write_config();

@@ -1,4 +1,4 @@
-//! Gateways behind haproxy that are stopped, killed and started again, one after the other, while clients come.
+//! Gateways behind haproxy are stopped or killed, and started again, one after the other, under load.
 
 use std::time::Instant;
 
@@ -9,11 +9,10 @@ use crate::balancer::{Cluster, logging, on_port};
 use crate::crowd::{Crowd, Failure};
 use crate::rig::{BOTH, FOLDER, Gateway};
 
-/// Clients that connect for each request, and clients that keep their connection. Each has one request under way.
+/// Clients that connect for each request, and clients that keep their connection. Each has one request at a time.
 const CLIENTS: [usize; 2] = [6, 2];
 
-/// Two gateways with this line that come back on their ports, of which nobody else is given one as long as these are
-/// there. The balancer is started on a port.
+/// Two gateways with this line, and a balancer. The gateways' ports are reserved, so that they can come back on them.
 fn cluster(line: &str, balancer: fn(u16, &[Gateway; 2]) -> Process) -> (Cluster, [[Port; 2]; 2]) {
     let ports = [(); 2].map(|()| [Port::taken(), Port::taken()]);
     let host = |[tls, health]: &[Port; 2]| {
@@ -39,7 +38,7 @@ impl Cluster {
         Crowd::start(self.port, once, kept)
     }
 
-    /// Which hosts the connections of a client's port had, by the log of [`logging`].
+    /// The hosts of the connections from a client's port, by the log of [`logging`].
     fn hosts_of(&self, port: u16) -> Vec<String> {
         let begin = format!("client {port} had ");
         until("the connection is on the log", PATIENCE, || {
@@ -50,7 +49,7 @@ impl Cluster {
         })
     }
 
-    /// Starts a host that has ended, and waits until haproxy gives it clients.
+    /// Starts a host again, and waits until haproxy gives it clients.
     fn comes_back(&mut self, host: usize) {
         self.hosts[host].rig.start();
         until("the gateway serves again", PATIENCE, || {
@@ -60,7 +59,7 @@ impl Cluster {
     }
 }
 
-/// By default, and where haproxy learns of the end by connections that are refused.
+/// By default, and if haproxy learns of the end only by refused connections.
 #[test]
 fn no_request_is_lost_while_gateways_are_stopped_and_started() {
     for line in ["", "leave_time = \"0s\""] {
@@ -68,7 +67,7 @@ fn no_request_is_lost_while_gateways_are_stopped_and_started() {
     }
 }
 
-/// Stops and starts both gateways while clients come, of which none may fail.
+/// Stops and starts both gateways under load. No request may fail.
 pub fn stop_and_start(line: &str, balancer: fn(u16, &[Gateway; 2]) -> Process) {
     let (mut cluster, _ports) = cluster(line, balancer);
     for host in [0, 1] {
@@ -81,7 +80,7 @@ pub fn stop_and_start(line: &str, balancer: fn(u16, &[Gateway; 2]) -> Process) {
     }
 }
 
-/// The same with gateways that stay away until haproxy has found out; the failures.
+/// Stops both gateways in turn until haproxy has noticed, and starts them again. Returns the failures.
 pub fn stop_for_long(line: &str, balancer: fn(u16, &[Gateway; 2]) -> Process) -> Vec<Failure> {
     let (mut cluster, _ports) = cluster(line, balancer);
     let mut failed = Vec::new();
@@ -104,8 +103,8 @@ fn only_requests_under_way_are_lost_where_a_gateway_is_killed() {
     kill_and_start("", logging);
 }
 
-/// Kills and starts both gateways while clients come. A request may fail if it runs on the one that is killed: none that
-/// the other host has, and none that comes later. The balancer logs as [`logging`] does.
+/// Kills and starts both gateways under load. A request may fail only if it is under way on the killed host. The
+/// balancer logs as [`logging`] does.
 pub fn kill_and_start(line: &str, balancer: fn(u16, &[Gateway; 2]) -> Process) {
     let (mut cluster, _ports) = cluster(line, balancer);
     for (host, server) in [(0, "host1"), (1, "host2")] {

@@ -1,4 +1,4 @@
-//! Client certificates that were taken back.
+//! Revoked client certificates.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use crate::rig::{ASK, BOTH, FOLDER, Gateway, configure};
 const LISTS: &str = "client_ca = \"clients.pem\"\nclient_crl = \"clients.crl\"";
 const VERSIONS: [&str; 2] = ["tls1_3", "tls1_2"];
 
-/// Certificates `one` and `two` of an authority, and its list, which names none.
+/// Certificates `one` and `two` of an authority, and its empty list.
 fn prepare() -> (Rig, Authority) {
     let rig = Gateway::prepare();
     let clients = Authority::new(&rig, "clients");
@@ -31,7 +31,7 @@ fn start() -> (Gateway, Authority) {
     (Gateway::start(rig, "", &site(LISTS)), clients)
 }
 
-/// What a client with this certificate is told.
+/// The output of a client with this certificate.
 fn ask(gateway: &Gateway, version: &str, name: &str) -> String {
     let options = format!("-{version} -cert {name}.pem -key {name}.key");
     gateway.s_client(&options, ASK)
@@ -44,7 +44,7 @@ fn until_served(gateway: &Gateway, name: &str, served: bool) {
     });
 }
 
-/// A client that is there and says nothing.
+/// A silent client.
 fn idle(gateway: &Gateway, version: &str, name: &str) -> Child {
     let client = Command::new("openssl")
         .current_dir(gateway.rig.path(""))
@@ -102,7 +102,7 @@ fn a_revoked_certificate_is_refused_and_its_open_connections_end() {
     assert!(log(&gateway).contains("is revoked"), "{}", log(&gateway));
 }
 
-/// A session would bring the old judgement back.
+/// A resumed session would skip the check.
 #[test]
 fn no_session_brings_a_revoked_certificate_back() {
     let (gateway, clients) = start();
@@ -116,7 +116,7 @@ fn no_session_brings_a_revoked_certificate_back() {
     until_served(&gateway, "one", false);
     for version in VERSIONS {
         let session = gateway.rig.path(&format!("{version}.session"));
-        // Without a ticket there may be no session to write.
+        // Without a ticket the client may write no session.
         if fs::metadata(&session).is_ok_and(|file| file.len() > 0) {
             let options =
                 format!("-{version} -cert one.pem -key one.key -sess_in {version}.session");
@@ -153,7 +153,7 @@ fn an_older_list_is_told_and_the_newer_one_stays_in_use() {
     let (gateway, clients) = start();
     fs::copy(gateway.rig.path("clients.crl"), gateway.rig.path("old.crl")).expect("a copy");
     clients.revoke(&gateway.rig, "one");
-    // Dates of lists have seconds.
+    // Dates in lists have a resolution of seconds.
     clients.list(
         &gateway.rig,
         "clients.crl",
@@ -182,7 +182,7 @@ fn a_list_that_cannot_be_read_changes_nothing() {
     });
     until_served(&gateway, "one", false);
     until_served(&gateway, "two", true);
-    // DER is as good.
+    // DER is accepted as well.
     let convert = gateway
         .rig
         .run("openssl")
@@ -229,7 +229,7 @@ fn a_list_of_another_authority_is_a_mistake() {
     let said = rig.hsmux("gateway").fails();
     said.says("clients.crl")
         .says("not signed by an authority of client_ca");
-    // Nor is one that a stranger of the same name has signed.
+    // The list of a stranger with the same name is refused as well.
     let forged = Authority::new(&rig, "forged");
     fs::copy(rig.path("forged.pem"), rig.path("own.pem")).expect("a copy");
     forged.list(&rig, "clients.crl", None);

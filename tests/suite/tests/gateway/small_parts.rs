@@ -1,4 +1,4 @@
-//! Answers that come in small parts, and heads that do not come to their end: they hold no more than is charged.
+//! Answers in small parts, and incomplete heads: they hold no more memory than is charged.
 
 use std::io::{BufReader, Write};
 use std::net::TcpStream;
@@ -19,14 +19,14 @@ const MEMORY: &str = "hsmux_gateway_memory_bytes";
 const CLOSED: &str = "hsmux_gateway_closed_total{reason=\"memory\"}";
 const WINDOW: u32 = i32::MAX as u32;
 
-/// What a back end has done.
+/// The progress of a back end.
 #[derive(Default)]
 struct Done {
     filled: AtomicUsize,
     events: Mutex<Vec<TcpStream>>,
 }
 
-/// Sends without end, or leaves the answer to the test.
+/// Sends an endless answer, or leaves the answer to the test.
 fn serve(mut stream: TcpStream, done: &Done) {
     let asked = head(&mut BufReader::new(&stream));
     let begin = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -44,7 +44,7 @@ fn serve(mut stream: TcpStream, done: &Done) {
     }
 }
 
-/// A client of HTTP/2 whose windows are open, and who takes nothing.
+/// A client of HTTP/2 with open windows that reads nothing.
 fn ask(gateway: &Gateway) -> SslStream<TcpStream> {
     let mut client = connect(gateway, "a.test", "h2");
     let window = WINDOW.to_be_bytes();
@@ -60,7 +60,7 @@ fn ask(gateway: &Gateway) -> SslStream<TcpStream> {
     client
 }
 
-/// A read of 20 bytes takes a buffer of at least 8 KiB.
+/// A read of 20 bytes uses a buffer of at least 8 KiB.
 #[test]
 fn events_that_nobody_takes_hold_no_buffers() {
     const STREAMS: u32 = 90;
@@ -94,7 +94,7 @@ fn events_that_nobody_takes_hold_no_buffers() {
         for mut stream in streams.iter() {
             stream.write_all(event).expect("an event");
         }
-        // So that each event is read alone.
+        // The delay makes the gateway read each event alone.
         gateway.metric(MEMORY);
     }
     let held = until("they are held", PATIENCE, || {
@@ -129,7 +129,7 @@ fn unfinished_heads_share_one_memory_and_short_ones_are_served() {
     let before = resident(&gateway).0;
     let line = format!("X-Long: {}", "x".repeat(60_000));
     for client in &mut clients {
-        // It is closed where no memory is left.
+        // The gateway closes it if no memory is left.
         let _ = client.write_all(line.as_bytes());
     }
     until("most are closed", PATIENCE, || {

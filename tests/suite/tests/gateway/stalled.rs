@@ -1,4 +1,4 @@
-//! Clients of HTTP/2 that ask and take nothing, or that send frames without end.
+//! Clients of HTTP/2 that do not take their answers, or flood the gateway with frames.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -16,7 +16,7 @@ use crate::rig::{BOTH, FOLDER, Gateway};
 
 /// The default of `[gateway] memory`.
 const BUDGET: u64 = 64 << 20;
-/// What the whole process may take, which has tokens and connections, too.
+/// Limit of the whole process, with tokens and connections.
 const PROCESS: u64 = 150 << 20;
 
 pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -36,7 +36,7 @@ pub fn get(stream: u32, path: &str) -> Vec<u8> {
     frame(HEADERS, WHOLE, stream, &head)
 }
 
-/// A client that asks 256 times for a page, of which it takes `window` bytes.
+/// A client that requests a page 256 times, and takes `window` bytes of each answer.
 fn stalled(gateway: &Gateway, window: u32, path: &str) -> SslStream<TcpStream> {
     let mut client = connect(gateway, "a.test", "h2");
     let settings = [&[0, 4], &window.to_be_bytes()[..]].concat();
@@ -48,7 +48,7 @@ fn stalled(gateway: &Gateway, window: u32, path: &str) -> SslStream<TcpStream> {
     client
 }
 
-/// Of the gateway's process, in bytes: now, and at most until now.
+/// Memory of the gateway's process in bytes: current and peak.
 pub fn resident(gateway: &Gateway) -> (u64, u64) {
     let pid = gateway.process();
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
@@ -60,7 +60,7 @@ pub fn resident(gateway: &Gateway) -> (u64, u64) {
     (field("VmRSS:"), field("VmHWM:"))
 }
 
-/// As many as were reproduced to take 582 MB.
+/// These clients once took 582 MB.
 #[test]
 fn stalled_clients_share_one_budget_and_hold_up_nobody() {
     for (window, path, length) in [(0, "/page.bin", 100_000), (1, "/long.bin", 3 << 20)] {
@@ -99,7 +99,7 @@ fn stalled_clients_share_one_budget_and_hold_up_nobody() {
     }
 }
 
-/// Says this so often and reads what is answered; `false`: the connection has ended.
+/// Sends bytes so many times, and reads the answers. `false`: the connection has ended.
 fn flood(gateway: &Gateway, times: u32, say: impl Fn(u32) -> Vec<u8>) -> bool {
     let mut client = connect(gateway, "a.test", "h2");
     client
@@ -121,7 +121,7 @@ fn flood(gateway: &Gateway, times: u32, say: impl Fn(u32) -> Vec<u8>) -> bool {
             client.get_ref().set_nonblocking(false).expect("a socket");
         }
     }
-    // The answer to this one is after all others.
+    // The answer to this ping comes after all others.
     let last = [0xab; 8];
     if client.write_all(&frame(PING, 0, 0, &last)).is_err() {
         return false;
@@ -136,7 +136,7 @@ fn flood(gateway: &Gateway, times: u32, say: impl Fn(u32) -> Vec<u8>) -> bool {
     false
 }
 
-/// As clients of gRPC do for each part that they receive.
+/// gRPC clients send a ping for each part that they receive.
 #[test]
 fn a_client_that_is_sent_something_may_measure_its_connection() {
     let gateway = Gateway::with_folder();
@@ -177,15 +177,15 @@ fn floods_of_small_frames_end_their_connection() {
     let update = |_| frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1]);
     assert!(!flood(&gateway, 50_000, update));
     assert_eq!(closed(), 3);
-    // One is enough: h2 would write a line of the log for each.
+    // One is enough, because h2 would log each.
     assert!(!flood(&gateway, 1, |_| frame(PING, 1, 0, &[7; 8])));
     assert_eq!(closed(), 4);
-    // h2 itself may end it before.
+    // h2 itself may end it earlier.
     assert!(!flood(&gateway, 20_000, reset));
     gateway.curl("a.test", "/page.txt", "").says("a page");
 }
 
-/// A neighbour may connect to it as often as it likes: the oldest connections are closed.
+/// The number of connections is limited: the oldest ones are closed.
 #[test]
 fn the_page_of_metrics_is_served_beside_silent_connections() {
     let gateway = Gateway::with_folder();
@@ -196,7 +196,7 @@ fn the_page_of_metrics_is_served_beside_silent_connections() {
         stream.set_nonblocking(true).expect("ask without waiting");
         matches!((&*stream).read(&mut [0]), Ok(0))
     };
-    // All end after ten seconds; the oldest give way at once.
+    // All end after ten seconds, the oldest at once.
     until("the oldest are closed", Duration::from_secs(9), || {
         let ended = silent.iter().filter(|stream| has_ended(stream)).count();
         (ended >= 300 - 64).then_some(())

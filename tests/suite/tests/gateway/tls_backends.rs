@@ -1,4 +1,4 @@
-//! Backends that speak TLS: their certificates are verified.
+//! Backends with TLS: their certificates are verified.
 
 use std::fs;
 use std::io::{BufReader, Write};
@@ -43,7 +43,7 @@ pub fn certify(folder: &Path, name: &str) {
         .ok();
 }
 
-/// Answers the one request of each connection with the name that the handshake was for.
+/// Answers the only request of each connection with the server name of the handshake.
 fn says_its_name(folder: &Path) -> impl Fn(TcpStream) + Send + Sync + 'static {
     let mut tls = SslAcceptor::mozilla_intermediate_v5(SslMethod::tls()).expect("TLS");
     let [certificate, key] = ["cert.pem", "key.pem"].map(|name| folder.join(name));

@@ -1,4 +1,4 @@
-//! Clients that speak something else, or nothing, or stop.
+//! Clients that send garbage or nothing, or stop.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use hsmux_suite::{PATIENCE, Run, until};
 use crate::h2;
 use crate::rig::{BOTH, FOLDER, Gateway};
 
-/// The begin of a record with a ClientHello of 512 bytes, which never come.
+/// The beginning of a record with a ClientHello of 512 bytes.
 const STOPS: &[u8] = &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3];
 
 pub fn with(lines: &str) -> Gateway {
@@ -29,10 +29,10 @@ pub fn client(gateway: &Gateway, first: &[u8]) -> TcpStream {
     stream
 }
 
-/// Everything that is said until the other side closes, or breaks off.
+/// Reads until the gateway closes or resets the connection.
 pub fn rest(mut stream: TcpStream) -> Vec<u8> {
     let mut said = Vec::new();
-    // What the other side has not read breaks off what it closes.
+    // Closing with unread bytes resets the connection.
     if let Err(error) = stream.read_to_end(&mut said) {
         assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
     }
@@ -79,7 +79,7 @@ fn clients_that_stop_are_let_go_and_hold_up_nobody() {
     let gateway = with("handshake_timeout = \"2s\"\nhandshakes = 3000");
     let silent: Vec<_> = (0..1000).map(|_| client(&gateway, b"")).collect();
     let stopped: Vec<_> = (0..1000).map(|_| client(&gateway, STOPS)).collect();
-    // On a busy machine a client may take too long by its own fault, and asks again.
+    // On a busy machine a client may be too slow itself, and tries again.
     until("others are served", PATIENCE, || {
         let answer = gateway.curl("a.test", "/page.txt", "");
         answer.out.contains("a page").then_some(())
@@ -94,7 +94,7 @@ fn clients_that_stop_are_let_go_and_hold_up_nobody() {
     });
 }
 
-/// `R` asks for another handshake. The client's input stays open, so that it is the gateway that ends.
+/// `R` requests renegotiation. The client's input stays open, so it is the gateway that ends the connection.
 #[test]
 fn who_asks_for_another_handshake_has_none() {
     let gateway = with("");
@@ -145,7 +145,7 @@ fn too_many_handshakes_are_refused_at_once() {
     });
 }
 
-/// What the sockets' buffers hold it may have; it never reads on.
+/// The client never reads. A part of the answer fits into the sockets' buffers.
 #[test]
 fn a_client_that_does_not_take_its_answer_is_let_go() {
     let rig = Gateway::prepare();
@@ -176,7 +176,7 @@ fn a_client_that_does_not_take_its_answer_is_let_go() {
     client.wait().expect("its end");
 }
 
-/// Its windows are closed, and it answers every ping.
+/// Its windows are closed, but it answers every ping.
 #[test]
 fn a_client_of_http2_that_does_not_take_its_answer_is_let_go() {
     let gateway = with("idle_timeout = \"1s\"");
@@ -189,7 +189,7 @@ fn a_client_of_http2_that_does_not_take_its_answer_is_let_go() {
     });
 }
 
-/// The same client asks again a little later: HTTP/2 has no time limit of its own.
+/// The client sends its second request a little later. hyper has no idle limit for HTTP/2.
 #[test]
 fn a_connection_on_which_nothing_is_asked_is_closed() {
     for (idle, connections) in [("1s", ["1", "1"]), ("60s", ["1", "0"])] {

@@ -1,4 +1,4 @@
-//! WebSocket, over HTTP/1.1 and HTTP/2, to backends that know it from HTTP/1.1 alone.
+//! WebSocket over HTTP/1.1 and HTTP/2. The backends speak HTTP/1.1.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -18,7 +18,7 @@ use crate::rig::{BOTH, Gateway};
 /// `:status 200` (RFC 7541, appendix A).
 const AGREED: u8 = 0x88;
 
-/// Agrees to WebSocket (RFC 6455, section 4.2.2); then `say` has the word that it hears.
+/// Accepts a WebSocket (RFC 6455, section 4.2.2), reads five bytes and passes them to `say`.
 fn websocket(mut stream: TcpStream, say: impl Fn(&mut TcpStream, [u8; 5])) {
     let mut reader = BufReader::new(stream.try_clone().expect("a copy"));
     let mut text = String::new();
@@ -47,7 +47,7 @@ fn websocket(mut stream: TcpStream, say: impl Fn(&mut TcpStream, [u8; 5])) {
     say(&mut stream, word);
 }
 
-/// Says everything twice.
+/// Sends the word twice.
 fn twice(stream: &mut TcpStream, word: [u8; 5]) {
     stream.write_all(&[word, word].concat()).expect("a client");
 }
@@ -90,7 +90,7 @@ fn a_websocket_is_one_of_the_connections_as_long_as_it_is_there() {
     });
 }
 
-/// Both ends only wait for the other one.
+/// Both ends only wait for each other.
 #[test]
 fn a_websocket_over_which_nothing_passes_is_ended() {
     let (tell, told) = mpsc::channel();
@@ -107,7 +107,7 @@ fn a_websocket_over_which_nothing_passes_is_ended() {
     assert!(told.recv_timeout(PATIENCE).expect("an end"));
 }
 
-/// It is not idle while nobody says anything.
+/// A WebSocket does not count as idle while nothing is sent.
 #[test]
 fn a_websocket_passes_over_http2() {
     let slow = Duration::from_millis(2500);
@@ -132,7 +132,7 @@ fn a_websocket_passes_over_http2() {
     );
 }
 
-/// Success would say that the stream is a WebSocket.
+/// Any success status would tell the client that the stream is a WebSocket.
 #[test]
 fn what_is_no_websocket_is_none_over_http2() {
     let wrong = backend(|mut stream| {
@@ -155,7 +155,7 @@ fn what_is_no_websocket_is_none_over_http2() {
     }
 }
 
-/// A request for another protocol goes on as one of HTTP/1.1 (RFC 9110, section 7.8).
+/// A request for a protocol that is not allowed is handled as plain HTTP/1.1 (RFC 9110, section 7.8).
 #[test]
 fn a_connection_becomes_what_its_site_allows_and_nothing_else() {
     let ask = |protocol: &str| {
@@ -183,7 +183,7 @@ fn a_connection_becomes_what_its_site_allows_and_nothing_else() {
             );
             stream.write_all(answer.as_bytes()).expect("a client");
             let mut word = [0; 5];
-            // There is none where the answer was not what the client had asked for.
+            // None comes if the answer named another protocol.
             if reader.read_exact(&mut word).is_ok() {
                 twice(&mut stream, word);
             }
