@@ -14,7 +14,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 
-use crate::house::{Accepted, House};
+use crate::acceptor::Accepted;
+use crate::app_state::AppState;
 use crate::metrics::Refused;
 use crate::reservation::HandshakeSlot;
 use crate::revocation::Shown;
@@ -43,45 +44,45 @@ const PLAIN: &[u8] =
 
 /// Serves an accepted connection, whose handshake holds this slot.
 pub async fn serve(
-    house: &Arc<House>,
+    app: &Arc<AppState>,
     accepted: Accepted,
     slot: HandshakeSlot,
 ) -> Result<(), Refused> {
-    let place = Arc::clone(&accepted.place);
+    let guard = Arc::clone(&accepted.guard);
     let shaken = {
         let _slot = slot;
-        let _held = house.metrics.handshaking();
+        let _held = app.metrics.handshaking();
         tokio::select! {
-            shaken = shake(house, accepted) => shaken,
-            () = place.activity.evicted() => return Ok(()),
+            shaken = shake(app, accepted) => shaken,
+            () = guard.activity.evicted() => return Ok(()),
         }
     };
     let client = shaken?;
     let site = &client.served.site.names[0];
     if let Some(shown) = Shown::by(client.stream.get_ref().ssl(), site) {
-        let _ = place.shown.set(shown);
+        let _ = guard.shown.set(shown);
     }
     let served = async {
         if matches!(client.served.site.behind, Behind::Tcp(..)) {
-            place.activity.keep();
-            return tunnel::serve(house, client).await;
+            guard.activity.keep();
+            return tunnel::serve(app, client).await;
         }
-        http::serve(house, client, Arc::clone(&place)).await;
+        http::serve(app, client, Arc::clone(&guard)).await;
         Ok(())
     };
     tokio::select! {
         served = served => served,
-        () = place.refused(house) => Ok(()),
+        () = guard.refused(app) => Ok(()),
     }
 }
 
-async fn shake(house: &House, accepted: Accepted) -> Result<Client, Refused> {
+async fn shake(app: &AppState, accepted: Accepted) -> Result<Client, Refused> {
     let Accepted {
         stream,
         from,
-        place,
+        guard,
     } = accepted;
-    let patience = house.section.handshake_timeout;
+    let patience = app.section.handshake_timeout;
     // A client that sends nothing costs no more than its socket.
     let (mut socket, client) = Socket::new(stream);
     let first = timeout(patience, socket.first()).await;
@@ -92,8 +93,8 @@ async fn shake(house: &House, accepted: Accepted) -> Result<Client, Refused> {
         return Err(Refused::PlainHttp);
     }
     let progress = Arc::new(Progress::of(from));
-    place.activity.shakes(&progress);
-    let mut ssl = Ssl::new(&house.front).map_err(|_| Refused::Tls)?;
+    guard.activity.shakes(&progress);
+    let mut ssl = Ssl::new(&app.front).map_err(|_| Refused::Tls)?;
     ssl.set_ex_data(*PROGRESS, Arc::clone(&progress));
     let handshake = TlsStream::accept(ssl, socket);
     let shaken = unless_slow_or_gone(handshake, client, patience, &progress).await;
@@ -107,18 +108,18 @@ async fn shake(house: &House, accepted: Accepted) -> Result<Client, Refused> {
         }
     })?;
     if progress.is_signed() {
-        house.signatures.completed(from.ip());
+        app.signatures.completed(from.ip());
     }
     let ssl = stream.ssl();
     let version = match ssl.version2() {
         Some(SslVersion::TLS1_3) => "1.3",
         _ => "1.2",
     };
-    house.metrics.handshake(version, ssl.session_reused());
+    app.metrics.handshake(version, ssl.session_reused());
     let served = ssl.ex_data(*SITE).cloned().ok_or(Refused::Tls)?;
     stream.greet();
     let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(house.section.idle_timeout));
+    stream.set_write_timeout(Some(app.section.idle_timeout));
     Ok(Client {
         stream: Box::pin(stream),
         served,

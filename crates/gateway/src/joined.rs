@@ -3,12 +3,12 @@
 use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 use tokio_util::io::{InspectReader, InspectWriter};
 
-use crate::house::House;
+use crate::app_state::AppState;
 use crate::pace::Pace;
 use crate::phase::Phase;
 
 /// Relays until both have ended, neither has sent anything for `tunnel_timeout`, or the gateway ends.
-pub async fn join<Client, Backend>(house: &House, client: Client, mut backend: Backend)
+pub async fn join<Client, Backend>(app: &AppState, client: Client, mut backend: Backend)
 where
     Client: AsyncRead + AsyncWrite + Unpin,
     Backend: AsyncRead + AsyncWrite + Unpin,
@@ -20,7 +20,7 @@ where
         biased;
         // It does not matter how the two end.
         _ = copy_bidirectional(&mut client, &mut backend) => {}
-        () = pace.rest(house.section.tunnel_timeout) => {}
-        () = house.phases.reach(Phase::Closing) => {}
+        () = pace.rest(app.section.tunnel_timeout) => {}
+        () = app.phases.reach(Phase::Closing) => {}
     }
 }

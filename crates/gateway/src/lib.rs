@@ -6,7 +6,8 @@
 //! | file | one idea |
 //! |---|---|
 //! | `service` | start and end |
-//! | `house` | state that all connections share, and accepting them |
+//! | `app_state` | state that all connections share |
+//! | `acceptor` | accepting connections |
 //! | `reservation` | slots that a connection takes before it is served |
 //! | `activity` | whether a connection is idle |
 //! | `files` | budget of open files |
@@ -32,8 +33,10 @@
 //! | `balancer` | configurations of haproxy and nginx |
 //! | `metrics`, `standing`, `monitor` | counters, metrics of sites, and their endpoint |
 
+mod acceptor;
 mod activity;
 mod algorithm;
+mod app_state;
 mod backend;
 pub mod balancer;
 mod certificate;
@@ -42,7 +45,6 @@ mod fair_queue;
 mod files;
 #[doc(hidden)]
 pub mod fuzzing;
-mod house;
 mod http;
 mod joined;
 mod lifetime;

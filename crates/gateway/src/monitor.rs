@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
-use crate::house::House;
+use crate::app_state::AppState;
 use crate::phase::Phase;
 
 /// Time limit for a request: clients are near.
@@ -28,7 +28,7 @@ const CONNECTIONS: usize = 64;
 const HEAD: usize = 8 << 10;
 
 /// Serves until the runtime ends, also while the gateway drains: `/health` then says so.
-pub async fn serve(house: Arc<House>, listener: TcpListener) {
+pub async fn serve(app: Arc<AppState>, listener: TcpListener) {
     let mut open = VecDeque::with_capacity(CONNECTIONS);
     loop {
         match listener.accept().await {
@@ -38,7 +38,7 @@ pub async fn serve(house: Arc<House>, listener: TcpListener) {
                     let oldest = open.pop_front();
                     oldest.inspect(AbortHandle::abort);
                 }
-                let one = tokio::spawn(converse(Arc::clone(&house), stream));
+                let one = tokio::spawn(converse(Arc::clone(&app), stream));
                 open.push_back(one.abort_handle());
             }
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
@@ -46,9 +46,9 @@ pub async fn serve(house: Arc<House>, listener: TcpListener) {
     }
 }
 
-async fn converse(house: Arc<House>, stream: TcpStream) {
+async fn converse(app: Arc<AppState>, stream: TcpStream) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let (status, text) = house.tell(request.uri().path());
+        let (status, text) = app.tell(request.uri().path());
         let mut answer = Response::new(Full::<Bytes>::from(text));
         *answer.status_mut() = status;
         std::future::ready(Ok::<_, Infallible>(answer))
@@ -64,7 +64,7 @@ async fn converse(house: Arc<House>, stream: TcpStream) {
         .await;
 }
 
-impl House {
+impl AppState {
     fn tell(&self, path: &str) -> (StatusCode, String) {
         match path {
             "/metrics" => (

@@ -9,9 +9,10 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use crate::acceptor::ListenerKind;
 use crate::activity::Activity;
+use crate::app_state::AppState;
 use crate::files;
-use crate::house::{Door, House};
 use crate::metrics::{Closed, Refused};
 use crate::source::{Counted, SourceSlots};
 
@@ -23,7 +24,7 @@ const WITHIN: Duration = Duration::from_secs(2);
 
 /// Resources that a connection has taken when it was accepted.
 pub struct Reservation {
-    place: Option<OwnedSemaphorePermit>,
+    connection: Option<OwnedSemaphorePermit>,
     handshake: Option<OwnedSemaphorePermit>,
     file: files::Held,
     /// The resource that was missing, and a slot among those that wait.
@@ -32,34 +33,34 @@ pub struct Reservation {
 
 /// Resources that it holds while it is served.
 pub struct ConnectionSlot {
-    _place: OwnedSemaphorePermit,
+    _connection: OwnedSemaphorePermit,
     _file: files::Held,
     _counted: Counted,
 }
 
 /// Further resources of its handshake.
 pub struct HandshakeSlot {
-    _one: OwnedSemaphorePermit,
+    _handshake: OwnedSemaphorePermit,
     _counted: Counted,
 }
 
 /// Slots of connections that wait. Each takes one of the `files` that are meant for backends.
-pub fn waiting(files: usize) -> Arc<Semaphore> {
+pub fn waiting_slots(files: usize) -> Arc<Semaphore> {
     Arc::new(Semaphore::new(MOST_WAITING.min(files / 4).max(1)))
 }
 
 impl Reservation {
     /// Takes what there is, without waiting. An error: too many wait already.
-    pub fn new(house: &House, door: Door) -> Result<Self, Refused> {
-        let place = take(&house.connections);
-        let handshake = match door {
-            Door::Tls => take(&house.handshakes),
-            Door::Plain => None,
+    pub fn new(app: &AppState, kind: ListenerKind) -> Result<Self, Refused> {
+        let connection = take(&app.connections);
+        let handshake = match kind {
+            ListenerKind::Tls => take(&app.handshakes),
+            ListenerKind::Plain => None,
         };
-        let file = house.files.client();
-        let why = if place.is_none() {
+        let file = app.files.client();
+        let why = if connection.is_none() {
             Some(Refused::Connections)
-        } else if door == Door::Tls && handshake.is_none() {
+        } else if kind == ListenerKind::Tls && handshake.is_none() {
             Some(Refused::Handshakes)
         } else if file.is_none() {
             Some(Refused::Files)
@@ -67,12 +68,12 @@ impl Reservation {
             None
         };
         let missing = match why {
-            Some(why) => Some((why, take(&house.waiting).ok_or(why)?)),
+            Some(why) => Some((why, take(&app.waiting).ok_or(why)?)),
             None => None,
         };
-        let file = file.or_else(|| house.files.behind());
+        let file = file.or_else(|| app.files.behind());
         Ok(Self {
-            place,
+            connection,
             handshake,
             file: file.ok_or(Refused::Files)?,
             missing,
@@ -82,20 +83,20 @@ impl Reservation {
     /// Takes the rest for a connection of this client.
     pub async fn complete(
         self,
-        house: &House,
+        app: &AppState,
         client: IpAddr,
         activity: &Arc<Activity>,
-        door: Door,
+        kind: ListenerKind,
     ) -> Result<(ConnectionSlot, Option<HandshakeSlot>), Refused> {
         let missing = self.missing.as_ref().map(|(why, _)| *why);
         let count = |sources: &Arc<SourceSlots>| {
             let counted = sources.count(client, activity);
             counted.ok_or(missing.unwrap_or(Refused::Source))
         };
-        let counted = count(&house.source_connections)?;
-        let shakes = match door {
-            Door::Tls => Some(count(&house.source_handshakes)?),
-            Door::Plain => None,
+        let counted = count(&app.source_connections)?;
+        let shakes = match kind {
+            ListenerKind::Tls => Some(count(&app.source_handshakes)?),
+            ListenerKind::Plain => None,
         };
         if let Some(why) = missing {
             // Closing a handshake frees both slots.
@@ -106,20 +107,20 @@ impl Reservation {
             if !crowded.evict_another() {
                 return Err(why);
             }
-            house.metrics.closed(Closed::Idle);
+            app.metrics.closed(Closed::Idle);
         }
         let _waiting = self.missing;
-        let place = wait(self.place, &house.connections, Refused::Connections);
-        let place = place.await?;
+        let connection = wait(self.connection, &app.connections, Refused::Connections);
+        let connection = connection.await?;
         let handshake = match shakes {
             Some(counted) => Some(HandshakeSlot {
-                _one: wait(self.handshake, &house.handshakes, Refused::Handshakes).await?,
+                _handshake: wait(self.handshake, &app.handshakes, Refused::Handshakes).await?,
                 _counted: counted,
             }),
             None => None,
         };
         let slot = ConnectionSlot {
-            _place: place,
+            _connection: connection,
             _file: self.file,
             _counted: counted,
         };
@@ -151,7 +152,7 @@ mod tests {
 
     #[test]
     fn so_many_wait() {
-        let most = |files| waiting(files).available_permits();
+        let most = |files| waiting_slots(files).available_permits();
         assert_eq!([0, 40, 1 << 20].map(most), [1, 10, 256]);
     }
 

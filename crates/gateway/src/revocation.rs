@@ -11,8 +11,8 @@ use hsmux_config::Clients;
 use hsmux_software::revocation::{Refused, Revocation};
 use hsmux_token::Result;
 
+use crate::app_state::AppState;
 use crate::certificate::{chain, wrong};
-use crate::house::House;
 use crate::sites::Sites;
 
 /// The certificates that a client has presented, its own first (DER), and the first name of its site.
@@ -83,10 +83,10 @@ impl Shown {
     }
 
     /// Returns once the site no longer accepts them.
-    pub async fn refused(&self, house: &House) {
-        let mut changes = house.changes.subscribe();
+    pub async fn refused(&self, app: &AppState) {
+        let mut changes = app.changes.subscribe();
         loop {
-            if let Err(why) = self.judge(&house.sites.load()) {
+            if let Err(why) = self.judge(&app.sites.load()) {
                 tracing::warn!("a client's connection is ended: {why}");
                 return;
             }

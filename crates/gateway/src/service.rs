@@ -17,8 +17,9 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use crate::acceptor::ListenerKind;
+use crate::app_state::AppState;
 use crate::files::Files;
-use crate::house::{Door, House};
 use crate::http::FolderReads;
 use crate::memory::Memory;
 use crate::metrics::{Closed, Metrics};
@@ -32,7 +33,7 @@ use crate::{monitor, plain, reservation, tls};
 
 /// A running gateway. Dropping it drains it: it accepts no new connections, and ends when the open ones have.
 pub struct Gateway {
-    house: Arc<House>,
+    app: Arc<AppState>,
     phase: watch::Sender<Phase>,
     /// The tasks that accept connections, one for each socket.
     listeners: Vec<JoinHandle<()>>,
@@ -81,7 +82,7 @@ impl Service for Gateway {
         let connections = section.connections.min(files.of_clients());
         let of_source =
             |own: Option<usize>, all| SourceSlots::new(own.unwrap_or_else(|| share(all)));
-        let house = Arc::new(House {
+        let app = Arc::new(AppState {
             section: section.clone(),
             pool,
             signatures,
@@ -97,24 +98,24 @@ impl Service for Gateway {
             trouble: plain::Trouble::default(),
             connections: Arc::new(Semaphore::new(section.connections)),
             handshakes: Arc::new(Semaphore::new(section.handshakes)),
-            waiting: reservation::waiting(files.of_backends()),
+            waiting: reservation::waiting_slots(files.of_backends()),
             files,
             memory: Memory::new(section.memory),
             kept: Arc::default(),
             reads: FolderReads::default(),
             phases,
         });
-        let listeners = sockets.serve(&house, &runtime)?;
-        let (memory, metrics) = (Arc::clone(&house.memory), Arc::clone(&house.metrics));
+        let listeners = sockets.serve(&app, &runtime)?;
+        let (memory, metrics) = (Arc::clone(&app.memory), Arc::clone(&app.metrics));
         runtime.spawn(memory.watch(move || metrics.closed(Closed::Memory)));
         let current = {
             let daemon = Arc::clone(daemon);
             move || daemon.config().gateway.clone()
         };
-        runtime.spawn(watch.run(Arc::clone(&house), current));
+        runtime.spawn(watch.run(Arc::clone(&app), current));
         tickets.map(|tickets| runtime.spawn(tickets.run()));
         Ok(Self {
-            house,
+            app,
             phase,
             listeners,
             runtime: Some(runtime),
@@ -134,13 +135,13 @@ impl Drop for Gateway {
         let Some(runtime) = self.runtime.take() else {
             return;
         };
-        let notice = self.house.section.leave_time / 2;
+        let notice = self.app.section.leave_time / 2;
         for phase in [Phase::Leaving, Phase::LastAnswers] {
             let _ = self.phase.send(phase);
             std::thread::sleep(notice);
         }
         let _ = self.phase.send(Phase::Draining);
-        let section = &self.house.section;
+        let section = &self.app.section;
         let drain = section.drain_timeout;
         let listeners = std::mem::take(&mut self.listeners);
         let ended = async {
@@ -148,7 +149,7 @@ impl Drop for Gateway {
                 let _ = listener.await;
             }
             let all = u32::try_from(section.connections).unwrap_or(u32::MAX);
-            let places = self.house.connections.acquire_many(all);
+            let places = self.app.connections.acquire_many(all);
             // It never fails: the semaphore is not closed.
             timeout(drain, places).await.is_ok()
         };
@@ -187,21 +188,24 @@ impl Sockets {
     }
 
     /// Starts the tasks that accept clients, and returns them.
-    fn serve(self, house: &Arc<House>, runtime: &Runtime) -> Result<Vec<JoinHandle<()>>> {
+    fn serve(self, app: &Arc<AppState>, runtime: &Runtime) -> Result<Vec<JoinHandle<()>>> {
         let addresses: Vec<_> = self.tls.iter().filter_map(at).collect();
         let http: Vec<_> = self.plain.iter().filter_map(at).collect();
         let metrics = self.monitor.as_ref().and_then(at);
         let _inside = runtime.enter();
         let open = |listener| TcpListener::from_std(listener).map_err(|e| failed("a socket", &e));
         let mut accepting = Vec::new();
-        for (door, listeners) in [(Door::Tls, self.tls), (Door::Plain, self.plain)] {
+        for (kind, listeners) in [
+            (ListenerKind::Tls, self.tls),
+            (ListenerKind::Plain, self.plain),
+        ] {
             for listener in listeners {
-                let listen = Arc::clone(house).listen(door, open(listener)?);
+                let listen = Arc::clone(app).listen(kind, open(listener)?);
                 accepting.push(runtime.spawn(listen));
             }
         }
         if let Some(listener) = self.monitor {
-            runtime.spawn(monitor::serve(Arc::clone(house), open(listener)?));
+            runtime.spawn(monitor::serve(Arc::clone(app), open(listener)?));
         }
         tracing::info!(?addresses, ?metrics, ?http, "the gateway serves");
         Ok(accepting)

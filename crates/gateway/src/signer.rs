@@ -159,8 +159,8 @@ const GRACE: Duration = Duration::from_millis(200);
 const MARGIN: u32 = 8;
 
 impl Signer {
-    /// Estimates whether a new handshake would wait too long, by the recent speed of the tokens. Also `true` if the queue
-    /// would refuse it.
+    /// Estimates whether a new handshake would wait too long, by the recent speed of the tokens. Also `true` if the
+    /// queue would refuse it.
     pub fn is_late(&self, progress: &Progress) -> bool {
         let most = self.patience.saturating_sub(self.patience / MARGIN);
         match self.signatures.outlook(&self.key, progress.address()) {

@@ -3,31 +3,31 @@
 use hsmux_config::Behind;
 use tokio::io::AsyncWriteExt;
 
+use crate::app_state::AppState;
 use crate::backend::{Line, Unreached};
 use crate::connection::Client;
-use crate::house::House;
 use crate::joined::join;
 use crate::metrics::Refused;
 use crate::proxy_header;
 
 /// Connects to one of the site's backends and relays.
-pub async fn serve(house: &House, client: Client) -> Result<(), Refused> {
-    let mut backend = connect(house, &client).await?;
+pub async fn serve(app: &AppState, client: Client) -> Result<(), Refused> {
+    let mut backend = connect(app, &client).await?;
     if let Behind::Tcp(_, Some(version)) = client.served.site.behind {
         let to = client.stream.get_ref().get_ref().local_addr();
         let header = proxy_header::write(version, client.from, to.map_err(|_| Refused::Tls)?);
         // An error shows up again in the relay.
         let _ = backend.write_all(&header).await;
     }
-    join(house, client.stream, backend).await;
+    join(app, client.stream, backend).await;
     Ok(())
 }
 
-async fn connect(house: &House, client: &Client) -> Result<Line, Refused> {
+async fn connect(app: &AppState, client: &Client) -> Result<Line, Refused> {
     let served = &client.served;
     for backend in served.backends.in_turn() {
         let patience = served.site.backend_timeout;
-        match backend.connect(patience, &house.files).await {
+        match backend.connect(patience, &app.files).await {
             Ok(line) => return Ok(line),
             Err(Unreached::NoFile) => return Err(Refused::Files),
             Err(Unreached::Down) => {}

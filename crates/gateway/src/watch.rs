@@ -9,7 +9,7 @@ use hsmux_config::GatewaySection;
 use hsmux_pool::Pool;
 use hsmux_state::FileVersions;
 
-use crate::house::House;
+use crate::app_state::AppState;
 use crate::lifetime::{self, Told};
 use crate::revocation;
 use crate::sites::{FailedSite, SiteReader, Sites, files};
@@ -50,20 +50,20 @@ impl Watch {
     /// Reloads changed sites, for ever.
     pub async fn run(
         mut self,
-        house: Arc<House>,
+        app: Arc<AppState>,
         current: impl Fn() -> Option<GatewaySection> + Send + Sync + 'static,
     ) {
-        house.sites.load().keep_asking(&house.files);
+        app.sites.load().keep_asking(&app.files);
         loop {
             tokio::time::sleep(LOOK).await;
             let section = current().unwrap_or_else(|| self.section.clone());
-            let house = Arc::clone(&house);
+            let app = Arc::clone(&app);
             let looked = tokio::task::spawn_blocking(move || {
-                self.look(&house, section);
-                let sites = house.sites.load();
+                self.look(&app, section);
+                let sites = app.sites.load();
                 self.warn(&sites);
                 if self.warn_of_lists(&sites) {
-                    house.changes.send_replace(());
+                    app.changes.send_replace(());
                 }
                 self
             });
@@ -102,9 +102,9 @@ impl Watch {
         any
     }
 
-    fn look(&mut self, house: &House, section: GatewaySection) {
-        let before = house.sites.load();
-        let now = Seen::now(&section, &house.pool, &before);
+    fn look(&mut self, app: &AppState, section: GatewaySection) {
+        let before = app.sites.load();
+        let now = Seen::now(&section, &app.pool, &before);
         // The pool changes often, but seldom in what matters here.
         let asked = section.sites != self.section.sites || now.files != self.seen.files;
         if !asked && now == self.seen {
@@ -114,14 +114,14 @@ impl Watch {
         self.seen = now;
         let reader = SiteReader {
             section: &self.section,
-            signatures: &house.signatures,
-            metrics: &house.metrics,
-            tickets: house.tickets.as_ref(),
+            signatures: &app.signatures,
+            metrics: &app.metrics,
+            tickets: app.tickets.as_ref(),
         };
         let (sites, failed) = reader.read_again(&before);
-        sites.keep_asking(&house.files);
-        house.sites.store(Arc::new(sites));
-        house.changes.send_replace(());
+        sites.keep_asking(&app.files);
+        app.sites.store(Arc::new(sites));
+        app.changes.send_replace(());
         for FailedSite { name, error } in &failed {
             tracing::warn!(%error, "the site {name} is not read again: it is served as before, or not at all");
         }

@@ -15,7 +15,7 @@ use tower::ServiceExt;
 use tower_http::services::ServeDir;
 use tower_http::services::fs::ServeFileSystemResponseBody as Found;
 
-use crate::house::House;
+use crate::app_state::AppState;
 
 use super::files::Files;
 use super::forward::malformed;
@@ -26,7 +26,7 @@ use super::rest::{Rest, linger};
 use super::{Answer, PART, text};
 
 /// Answers with a file of the folder.
-pub async fn answer(house: &House, folder: &Path, request: Request<Incoming>) -> Answer {
+pub async fn answer(app: &AppState, folder: &Path, request: Request<Incoming>) -> Answer {
     let (head, body) = request.into_parts();
     // A file needs no body, but a malformed one is an error.
     match Rest::of(body).await {
@@ -35,17 +35,17 @@ pub async fn answer(house: &House, folder: &Path, request: Request<Incoming>) ->
         Rest::More(rest) => linger(rest),
     }
     let request = Request::from_parts(head, Empty::<Bytes>::new());
-    file(house, folder, request).await
+    file(app, folder, request).await
 }
 
-async fn file(house: &House, folder: &Path, request: Request<Empty<Bytes>>) -> Answer {
+async fn file(app: &AppState, folder: &Path, request: Request<Empty<Bytes>>) -> Answer {
     if is_hidden(request.uri().path()) {
         return text(StatusCode::NOT_FOUND, "there is no such file");
     }
     let path = is_for_all_of_it(&request).then(|| request.uri().path());
-    let reads = house.reads.of(folder);
+    let reads = app.reads.of(folder);
     let local = reads.is_local().await;
-    if let Some(page) = kept(house, path, &reads, local).await {
+    if let Some(page) = kept(app, path, &reads, local).await {
         let body = Full::from(page.bytes.clone());
         let body = body.map_err(|never| match never {}).boxed_unsync();
         let mut answer = Response::new(body);
@@ -53,7 +53,7 @@ async fn file(house: &House, folder: &Path, request: Request<Empty<Bytes>>) -> A
         return answer;
     }
     let path = path.map(str::to_owned);
-    let files = Files::new(&house.files, reads, local, path.is_some());
+    let files = Files::new(&app.files, reads, local, path.is_some());
     let found = find(folder, &files, request).await;
     if let (Some(path), StatusCode::OK, Some(whole)) = (path, found.status(), files.read()) {
         let page = Page {
@@ -63,14 +63,14 @@ async fn file(house: &House, folder: &Path, request: Request<Empty<Bytes>>) -> A
             bytes: whole.bytes,
             is_local: whole.is_local,
         };
-        house.kept.put(folder, path, page);
+        app.kept.put(folder, path, page);
     }
     found.map(|body| body.map_err(Into::into).boxed_unsync())
 }
 
 /// A cached file that is current. Local metadata are read on this thread: a switch to another one costs more.
-async fn kept(house: &House, path: Option<&str>, reads: &Reads, local: bool) -> Option<Arc<Page>> {
-    let page = house.kept.get(reads.folder(), path?)?;
+async fn kept(app: &AppState, path: Option<&str>, reads: &Reads, local: bool) -> Option<Arc<Page>> {
+    let page = app.kept.get(reads.folder(), path?)?;
     let current = if local && page.is_local {
         page.is_current()
     } else {

@@ -159,7 +159,7 @@ fn address(request: &mut Request<Incoming>, host: &Host, from: SocketAddr) -> Op
 async fn ask(call: &Call<'_>, mut request: Request<Asked>) -> Result<Response<Answered>, Answer> {
     let patience = call.served.site.backend_timeout;
     for backend in call.served.backends.in_turn() {
-        match backend.exchange(request, patience, &call.house.files).await {
+        match backend.exchange(request, patience, &call.app.files).await {
             Ok(answer) => return Ok(answer),
             Err(Failure::Unsent(unsent)) => request = *unsent,
             Err(Failure::Lost) => break,

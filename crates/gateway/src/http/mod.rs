@@ -50,8 +50,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use parking_lot::Mutex;
 
+use crate::app_state::{AppState, ConnectionGuard};
 use crate::connection::Client;
-use crate::house::{House, Place};
 use crate::memory::{Account, Admission, Charge};
 use crate::metrics::Closed;
 use crate::pace::Pace;
@@ -89,7 +89,7 @@ pub const UPLOADS: u32 = 4 * UPLOAD;
 pub const PART: usize = 32 << 10;
 
 /// Serves requests until the client, its limits or the gateway end the connection.
-pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
+pub async fn serve(app: &Arc<AppState>, client: Client, guard: Arc<ConnectionGuard>) {
     let Client {
         stream,
         served,
@@ -97,12 +97,12 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
         ..
     } = client;
     let h2 = stream.get_ref().is_http2();
-    let shared = Arc::clone(house);
+    let shared = Arc::clone(app);
     let pace = Pace::new();
     let clock = Arc::clone(&pace);
     let last = stream.get_ref().get_ref().last();
-    let account = house.memory.account();
-    let activity = Arc::clone(&held.activity);
+    let account = app.memory.account();
+    let activity = Arc::clone(&guard.activity);
     activity.asks(&account);
     let forwards = !matches!(served.site.behind, Behind::Folder(_));
     let interim = (forwards && !h2).then(Arc::<Interim>::default);
@@ -111,26 +111,26 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
         interim: interim.clone(),
         account: Arc::clone(&account),
     };
-    let metrics = Arc::clone(&house.metrics);
+    let metrics = Arc::clone(&app.metrics);
     let stream = FloodGuard::for_client(stream, move || metrics.closed(Closed::Flood));
-    let stream = stream.with_heads(head_limit(house, &account));
+    let stream = stream.with_heads(head_limit(app, &account));
     let holder = Arc::clone(&account);
     let service = service_fn(move |request| {
         let owed = clock.owe();
         let version = request.version();
         let ends = matches!(served.site.behind, Behind::Folder(_)) && is_last(&request);
         let last = ends.then(|| last.clone());
-        let (house, served) = (Arc::clone(&shared), Arc::clone(&served));
-        let (clock, held) = (Arc::clone(&clock), Arc::clone(&held));
+        let (app, served) = (Arc::clone(&shared), Arc::clone(&served));
+        let (clock, guard) = (Arc::clone(&clock), Arc::clone(&guard));
         let (account, interim) = (Arc::clone(&holder), interim.clone());
         // Charged before its body is read.
         let asked = account.request(REQUEST + headers::size(&request));
         async move {
             let call = Call {
-                house: &house,
+                app: &app,
                 served: &served,
                 from,
-                place: &held,
+                guard: &guard,
                 pace: &clock,
                 account: &account,
                 interim,
@@ -138,7 +138,7 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
                 ahead: Mutex::default(),
             };
             let mut answer = call.answer(request).await;
-            if version == Version::HTTP_11 && house.phases.is_at(Phase::LastAnswers) {
+            if version == Version::HTTP_11 && app.phases.is_at(Phase::LastAnswers) {
                 end_connection(&mut answer);
             }
             let of = BodyContext {
@@ -153,7 +153,7 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
                 pace: Arc::clone(&clock),
                 account: Arc::clone(&account),
             };
-            house.metrics.request(answer.status().as_u16());
+            app.metrics.request(answer.status().as_u16());
             drop(owed);
             if let Some(last) = last {
                 last.set();
@@ -161,7 +161,7 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
             Ok::<_, Infallible>(answer.map(|body| Paced::new(body, of)))
         }
     });
-    let patience = house.section.idle_timeout;
+    let patience = app.section.idle_timeout;
     let builder = builder(h2, patience);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
@@ -169,7 +169,7 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
     tokio::select! {
         // It does not matter how a client ends its connection.
         _ = connection.as_mut() => return,
-        () = house.farewell() => {}
+        () = app.connections_end() => {}
         () = pace.rest(patience), if h2 => {}
         () = account.ended() => return,
         // Without a request there is no answer to end with.
@@ -187,9 +187,9 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
 }
 
 /// The limit for a connection's heads of HTTP/1.1.
-fn head_limit(house: &House, account: &Arc<Account>) -> HeadLimit {
-    let (account, metrics) = (Arc::clone(account), Arc::clone(&house.metrics));
-    let heads = Arc::clone(house.memory.heads());
+fn head_limit(app: &AppState, account: &Arc<Account>) -> HeadLimit {
+    let (account, metrics) = (Arc::clone(account), Arc::clone(&app.metrics));
+    let heads = Arc::clone(app.memory.heads());
     HeadLimit::new(
         heads,
         move || account.requests(),
@@ -246,11 +246,11 @@ fn builder(h2: bool, patience: Duration) -> auto::Builder<TokioExecutor> {
 
 /// A request and its connection.
 pub struct Call<'a> {
-    pub house: &'a Arc<House>,
+    pub app: &'a Arc<AppState>,
     pub served: &'a Served,
     pub from: std::net::SocketAddr,
     /// What its connection holds, and its idle timer.
-    pub place: &'a Arc<Place>,
+    pub guard: &'a Arc<ConnectionGuard>,
     pub pace: &'a Arc<Pace>,
     /// Memory of its connection, of the request itself, and of what a back end may send before the client takes it.
     pub account: &'a Arc<Account>,
@@ -272,7 +272,7 @@ impl Call<'_> {
                 linger(request.into_body());
                 text(status, why)
             }
-            (Ok(_), Behind::Folder(root)) => folder::answer(self.house, root, request).await,
+            (Ok(_), Behind::Folder(root)) => folder::answer(self.app, root, request).await,
             (Ok(host), _) => forward::pass_on(self, &host, request).await,
         };
         if let Some(value) = &self.served.hsts {
@@ -298,7 +298,7 @@ impl Call<'_> {
     /// The host of a request. It has to belong to the site that the connection was opened for.
     fn host(&self, request: &Request<Incoming>) -> Result<Host, Refusal> {
         let host = Host::of(request, HTTPS).map_err(|why| (StatusCode::BAD_REQUEST, why))?;
-        let sites = self.house.sites.load();
+        let sites = self.app.sites.load();
         if sites.is_of(&self.served.site, host.name()) {
             return Ok(host);
         }

@@ -120,17 +120,17 @@ fn ask(headers: &mut HeaderMap, protocol: HeaderValue) {
 /// Joins both connections. Meanwhile the client keeps its slot, and is not idle.
 fn join(call: &Call<'_>, client: OnUpgrade, backend: OnUpgrade) {
     let held = (
-        call.place.clone(),
+        call.guard.clone(),
         call.pace.owe(),
         call.request.lock().take(),
     );
-    let house = Arc::clone(call.house);
+    let app = Arc::clone(call.app);
     tokio::spawn(async move {
         let held = held;
         if let (Ok(client), Ok(backend)) = (client.await, backend.await) {
             tokio::select! {
-                () = joined::join(&house, TokioIo::new(client), TokioIo::new(backend)) => {}
-                () = held.0.refused(&house) => {}
+                () = joined::join(&app, TokioIo::new(client), TokioIo::new(backend)) => {}
+                () = held.0.refused(&app) => {}
             }
         }
     });

@@ -26,7 +26,8 @@ use tokio::io::{copy, sink};
 use tokio::time::timeout;
 use tokio_io_timeout::TimeoutStream;
 
-use crate::house::{Accepted, House};
+use crate::acceptor::Accepted;
+use crate::app_state::AppState;
 use crate::http::{Answer, HTTP, Host, text};
 use crate::metrics::{Plain, Refused};
 
@@ -55,17 +56,17 @@ pub fn check(section: &GatewaySection) -> Result<(), String> {
 }
 
 /// Answers the one request of a connection.
-pub async fn serve(house: &House, accepted: Accepted) -> Result<(), Refused> {
-    let Accepted { stream, place, .. } = accepted;
-    let patience = house.section.idle_timeout;
+pub async fn serve(app: &AppState, accepted: Accepted) -> Result<(), Refused> {
+    let Accepted { stream, guard, .. } = accepted;
+    let patience = app.section.idle_timeout;
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(patience));
     let mut stream = Box::pin(stream);
     let asked = AtomicBool::new(false);
     let service = service_fn(|request| {
         asked.store(true, Ordering::Relaxed);
-        place.activity.keep();
-        async { Ok::<_, Infallible>(answer(house, request).await) }
+        guard.activity.keep();
+        async { Ok::<_, Infallible>(answer(app, request).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -77,8 +78,8 @@ pub async fn serve(house: &House, accepted: Accepted) -> Result<(), Refused> {
         let mut connection = pin!(connection);
         tokio::select! {
             ended = connection.as_mut() => ended,
-            () = place.activity.evicted() => return Ok(()),
-            () = house.farewell() => {
+            () = guard.activity.evicted() => return Ok(()),
+            () = app.connections_end() => {
                 if !asked.load(Ordering::Relaxed) {
                     return Ok(());
                 }
@@ -94,7 +95,7 @@ pub async fn serve(house: &House, accepted: Accepted) -> Result<(), Refused> {
     Ok(())
 }
 
-async fn answer(house: &House, request: Request<Incoming>) -> Answer {
+async fn answer(app: &AppState, request: Request<Incoming>) -> Answer {
     let host = Host::of(&request, HTTP);
     let token = challenge::token(request.uri().path());
     let (kind, answer) = match (host, token) {
@@ -103,25 +104,25 @@ async fn answer(house: &House, request: Request<Incoming>) -> Answer {
             (Plain::Refused, text(StatusCode::METHOD_NOT_ALLOWED, why))
         }
         (Err(why), _) => (Plain::Refused, text(StatusCode::BAD_REQUEST, why)),
-        (Ok(host), token) => match token.zip(acme(house, &host)) {
-            Some((token, acme)) => challenge_for(house, &acme, token, &host, &request).await,
-            None => redirect::answer(house, &host, &request),
+        (Ok(host), token) => match token.zip(acme(app, &host)) {
+            Some((token, acme)) => challenge_for(app, &acme, token, &host, &request).await,
+            None => redirect::answer(app, &host, &request),
         },
     };
-    house.metrics.plain(kind);
+    app.metrics.plain(kind);
     answer
 }
 
 /// The source of challenges for a host: that of its site, or else that of the gateway.
-fn acme(house: &House, host: &Host) -> Option<Acme> {
-    let site = house.sites.load().find(Some(host.name()));
+fn acme(app: &AppState, host: &Host) -> Option<Acme> {
+    let site = app.sites.load().find(Some(host.name()));
     let own = site.and_then(|served| served.site.acme.clone());
-    own.or_else(|| house.section.acme.clone())
+    own.or_else(|| app.section.acme.clone())
 }
 
 /// Answers a challenge. Any host will do: the challenge may be for another server's certificate.
 async fn challenge_for(
-    house: &House,
+    app: &AppState,
     acme: &Acme,
     token: &str,
     host: &Host,
@@ -136,8 +137,8 @@ async fn challenge_for(
         answer.headers_mut().insert(ALLOW, allowed);
         return (Plain::Refused, answer);
     }
-    let fetched = challenge::fetch(&house.reads, acme, token, host).await;
-    house.trouble.tell(acme, fetched.as_ref().err());
+    let fetched = challenge::fetch(&app.reads, acme, token, host).await;
+    app.trouble.tell(acme, fetched.as_ref().err());
     match fetched {
         Ok(Some(authorization)) => (Plain::Challenge, challenge::page(authorization)),
         Ok(None) => {

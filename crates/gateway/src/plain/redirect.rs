@@ -3,13 +3,13 @@
 use hyper::header::{HeaderValue, LOCATION};
 use hyper::{Request, StatusCode};
 
-use crate::house::House;
+use crate::app_state::AppState;
 use crate::http::{Answer, HTTPS, Host, text};
 use crate::metrics::Plain;
 
 /// Redirects to https on the same host, which has to be a site's: clients are sent nowhere else.
-pub fn answer<B>(house: &House, host: &Host, request: &Request<B>) -> (Plain, Answer) {
-    match location(house, host, request) {
+pub fn answer<B>(app: &AppState, host: &Host, request: &Request<B>) -> (Plain, Answer) {
+    match location(app, host, request) {
         Ok(location) => {
             // Not 301, after which clients change every other method to GET.
             let mut answer = text(StatusCode::PERMANENT_REDIRECT, "this page is at https://");
@@ -21,7 +21,7 @@ pub fn answer<B>(house: &House, host: &Host, request: &Request<B>) -> (Plain, An
 }
 
 fn location<B>(
-    house: &House,
+    app: &AppState,
     host: &Host,
     request: &Request<B>,
 ) -> Result<HeaderValue, (StatusCode, &'static str)> {
@@ -31,12 +31,12 @@ fn location<B>(
         StatusCode::MISDIRECTED_REQUEST,
         "no site of this name is here",
     );
-    let served = house.sites.load().find(Some(name)).ok_or(unknown)?;
+    let served = app.sites.load().find(Some(name)).ok_or(unknown)?;
     if !served.is_certified() {
         let why = "this site has no certificate yet";
         return Err((StatusCode::SERVICE_UNAVAILABLE, why));
     }
-    let port = port(host.port(), house.port);
+    let port = port(host.port(), app.port);
     let path = request.uri().path_and_query();
     let path = path.map_or("", |path| path.as_str());
     // OPTIONS for the whole server has the path `*`.

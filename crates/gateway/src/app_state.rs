@@ -1,0 +1,102 @@
+//! State that all connections share.
+
+use std::future::pending;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use boring::ssl::SslContext;
+use hsmux_config::GatewaySection;
+use hsmux_pool::Pool;
+use hsmux_service::Daemon;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::sleep;
+
+use crate::activity::Activity;
+use crate::files::Files;
+use crate::memory::Memory;
+use crate::metrics::{Held, Metrics};
+use crate::phase::{Phase, Phases};
+use crate::reservation::ConnectionSlot;
+use crate::revocation::Shown;
+use crate::signatures::Signatures;
+use crate::sites::Sites;
+use crate::source::SourceSlots;
+use crate::ticket_keys::Keys;
+use crate::{http, plain};
+
+/// State that all connections share.
+pub struct AppState {
+    pub section: GatewaySection,
+    pub pool: Arc<Pool>,
+    pub daemon: Arc<Daemon>,
+    pub metrics: Arc<Metrics>,
+    pub signatures: Arc<Signatures>,
+    pub sites: Arc<ArcSwap<Sites>>,
+    /// Notified when the sites have changed or a list of revoked certificates has expired.
+    pub changes: watch::Sender<()>,
+    pub front: SslContext,
+    /// The first port that listens for TLS.
+    pub port: u16,
+    /// Ticket keys that other hosts share.
+    pub tickets: Option<Keys>,
+    /// Errors of ACME's challenges that were logged.
+    pub trouble: plain::Trouble,
+    /// Slots for connections, and for those whose handshake is under way.
+    pub connections: Arc<Semaphore>,
+    pub handshakes: Arc<Semaphore>,
+    /// Slots for connections that wait until another one has ended.
+    pub waiting: Arc<Semaphore>,
+    /// Limits per source.
+    pub source_connections: Arc<SourceSlots>,
+    pub source_handshakes: Arc<SourceSlots>,
+    /// Files that connections and backends may open.
+    pub files: Files,
+    /// Memory that connections may hold.
+    pub memory: Arc<Memory>,
+    /// Cache of short files from the sites' folders.
+    pub kept: Arc<http::Kept>,
+    /// Blocking work on those folders.
+    pub reads: http::FolderReads,
+    /// Phase of the gateway's shutdown.
+    pub phases: Phases,
+}
+
+/// Held by a connection until it has ended, also as a tunnel.
+pub struct ConnectionGuard {
+    _counted: Held,
+    _slot: ConnectionSlot,
+    pub activity: Arc<Activity>,
+    /// The client's certificate, if it has presented one.
+    pub shown: OnceLock<Shown>,
+}
+
+impl ConnectionGuard {
+    pub fn new(counted: Held, slot: ConnectionSlot, activity: Arc<Activity>) -> Self {
+        Self {
+            _counted: counted,
+            _slot: slot,
+            activity,
+            shown: OnceLock::new(),
+        }
+    }
+
+    /// Returns once the client's certificate is no longer accepted; never, if there is none.
+    pub async fn refused(&self, app: &AppState) {
+        match self.shown.get() {
+            Some(shown) => shown.refused(app).await,
+            None => pending().await,
+        }
+    }
+}
+
+/// A request may be on its way when draining begins. hyper would close an idle connection at once.
+const END_DELAY: Duration = Duration::from_millis(500);
+
+impl AppState {
+    /// Returns when connections have to end. Requests under way are still answered.
+    pub async fn connections_end(&self) {
+        self.phases.reach(Phase::Draining).await;
+        sleep(END_DELAY).await;
+    }
+}
