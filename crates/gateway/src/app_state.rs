@@ -55,7 +55,7 @@ pub struct AppState {
     /// Memory that connections may hold.
     pub memory: Arc<Memory>,
     /// Cache of short files from the sites' folders.
-    pub kept: Arc<http::Kept>,
+    pub file_cache: Arc<http::FileCache>,
     /// Blocking work on those folders.
     pub reads: http::FolderReads,
     /// Phase of the gateway's shutdown.

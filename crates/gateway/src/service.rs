@@ -101,7 +101,7 @@ impl Service for Gateway {
             waiting: reservation::waiting_slots(files.of_backends()),
             files,
             memory: Memory::new(section.memory),
-            kept: Arc::default(),
+            file_cache: Arc::default(),
             reads: FolderReads::default(),
             phases,
         });

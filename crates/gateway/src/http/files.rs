@@ -21,7 +21,7 @@ use tower_http::services::fs::{Backend, File};
 
 use crate::files::{self, Held};
 
-use super::kept::is_worth_keeping;
+use super::file_cache::is_cacheable;
 use super::parts::Parts;
 use super::reads::{Reads, is_local};
 
@@ -94,7 +94,7 @@ impl Files {
         if !metadata.is_file() && !metadata.is_dir() {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let keep = self.read.as_ref().filter(|_| is_worth_keeping(&metadata));
+        let keep = self.read.as_ref().filter(|_| is_cacheable(&metadata));
         let bytes = match keep {
             Some(_) => whole(&mut file, metadata.len())?,
             None => None,

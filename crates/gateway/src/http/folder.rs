@@ -17,10 +17,10 @@ use tower_http::services::fs::ServeFileSystemResponseBody as Found;
 
 use crate::app_state::AppState;
 
+use super::file_cache::CachedFile;
 use super::files::Files;
 use super::forward::malformed;
 use super::if_range::{Condition, for_all_of_it};
-use super::kept::Page;
 use super::reads::Reads;
 use super::rest::{Rest, linger};
 use super::{Answer, PART, text};
@@ -45,39 +45,44 @@ async fn file(app: &AppState, folder: &Path, request: Request<Empty<Bytes>>) -> 
     let path = is_for_all_of_it(&request).then(|| request.uri().path());
     let reads = app.reads.of(folder);
     let local = reads.is_local().await;
-    if let Some(page) = kept(app, path, &reads, local).await {
-        let body = Full::from(page.bytes.clone());
+    if let Some(cached) = cached_file(app, path, &reads, local).await {
+        let body = Full::from(cached.bytes.clone());
         let body = body.map_err(|never| match never {}).boxed_unsync();
         let mut answer = Response::new(body);
-        answer.headers_mut().clone_from(&page.head);
+        answer.headers_mut().clone_from(&cached.head);
         return answer;
     }
     let path = path.map(str::to_owned);
     let files = Files::new(&app.files, reads, local, path.is_some());
     let found = find(folder, &files, request).await;
     if let (Some(path), StatusCode::OK, Some(whole)) = (path, found.status(), files.read()) {
-        let page = Page {
+        let cached = CachedFile {
             file: whole.file,
             metadata: whole.metadata,
             head: found.headers().clone(),
             bytes: whole.bytes,
             is_local: whole.is_local,
         };
-        app.kept.put(folder, path, page);
+        app.file_cache.put(folder, path, cached);
     }
     found.map(|body| body.map_err(Into::into).boxed_unsync())
 }
 
 /// A cached file that is current. Local metadata are read on this thread: a switch to another one costs more.
-async fn kept(app: &AppState, path: Option<&str>, reads: &Reads, local: bool) -> Option<Arc<Page>> {
-    let page = app.kept.get(reads.folder(), path?)?;
-    let current = if local && page.is_local {
-        page.is_current()
+async fn cached_file(
+    app: &AppState,
+    path: Option<&str>,
+    reads: &Reads,
+    local: bool,
+) -> Option<Arc<CachedFile>> {
+    let cached = app.file_cache.get(reads.folder(), path?)?;
+    let current = if local && cached.is_local {
+        cached.is_current()
     } else {
-        let looked = Arc::clone(&page);
+        let looked = Arc::clone(&cached);
         reads.run(move || Ok(looked.is_current())).await.ok()?
     };
-    current.then_some(page)
+    current.then_some(cached)
 }
 
 /// Finds a file, or a range of it. If-Range is compared with the head of the very file that was opened.

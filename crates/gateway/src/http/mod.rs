@@ -3,6 +3,7 @@
 //! | file | one idea |
 //! |---|---|
 //! | `client_stream` | a client's stream, with interim answers |
+//! | `file_cache` | cache of short files |
 //! | `files` | a folder's files, opened and read |
 //! | `folder` | a folder in place of a backend |
 //! | `forward` | a request to a backend, and its answer |
@@ -10,7 +11,6 @@
 //! | `host` | the host that a request names |
 //! | `if_range` | the condition If-Range |
 //! | `interim` | interim answers |
-//! | `kept` | cache of short files |
 //! | `paced` | bodies, charged to the memory budget |
 //! | `parts` | a long file, read part by part |
 //! | `reads` | blocking work on files |
@@ -18,6 +18,7 @@
 //! | `upgrade` | WebSocket: a connection or a stream that becomes another protocol's |
 
 mod client_stream;
+mod file_cache;
 mod files;
 mod folder;
 mod forward;
@@ -25,7 +26,6 @@ mod headers;
 mod host;
 mod if_range;
 mod interim;
-mod kept;
 mod paced;
 mod parts;
 mod reads;
@@ -63,9 +63,9 @@ use interim::Interim;
 use paced::{BodyContext, Paced, ReadAhead};
 use upgrade::is_websocket;
 
+pub use file_cache::FileCache;
 pub use headers::{has_other_coding, remove_ours};
 pub use host::{HTTP, HTTPS, Host};
-pub use kept::Kept;
 pub use reads::FolderReads;
 pub use rest::{linger, linger_holding};
 

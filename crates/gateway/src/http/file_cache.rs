@@ -13,13 +13,13 @@ use hyper::HeaderMap;
 use parking_lot::RwLock;
 
 /// Longer files are not cached.
-const SHORT: usize = 64 << 10;
+const LONGEST: usize = 64 << 10;
 
 /// Limit of all files together, in bytes.
 const MOST: usize = 16 << 20;
 
 /// Approximate bytes of an entry besides its path and content.
-const AROUND: usize = 1 << 10;
+const ENTRY: usize = 1 << 10;
 
 /// Files that were changed more recently are not cached. Two changes within one tick of the kernel's clock have the
 /// same time, so that the second one would not be seen.
@@ -27,17 +27,17 @@ const SETTLED: Duration = Duration::from_secs(2);
 
 /// The cache.
 #[derive(Default)]
-pub struct Kept(RwLock<Shelf>);
+pub struct FileCache(RwLock<CacheEntries>);
 
 #[derive(Default)]
-struct Shelf {
+struct CacheEntries {
     /// By folder, then by the path of the request.
-    folders: HashMap<PathBuf, HashMap<String, Arc<Page>>>,
+    folders: HashMap<PathBuf, HashMap<String, Arc<CachedFile>>>,
     bytes: usize,
 }
 
 /// A file, and the head of its answer.
-pub struct Page {
+pub struct CachedFile {
     pub file: PathBuf,
     pub metadata: Metadata,
     pub head: HeaderMap,
@@ -46,7 +46,7 @@ pub struct Page {
     pub is_local: bool,
 }
 
-impl Page {
+impl CachedFile {
     /// Whether the file is unchanged. Reads its metadata.
     pub fn is_current(&self) -> bool {
         std::fs::metadata(&self.file).is_ok_and(|now| state(&now) == state(&self.metadata))
@@ -54,10 +54,10 @@ impl Page {
 }
 
 /// Whether a file with these metadata can be cached.
-pub fn is_worth_keeping(file: &Metadata) -> bool {
+pub fn is_cacheable(file: &Metadata) -> bool {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let limit = now.unwrap_or_default().saturating_sub(SETTLED).as_secs();
-    file.is_file() && file.len() <= SHORT as u64 && file.ctime() < limit.cast_signed()
+    file.is_file() && file.len() <= LONGEST as u64 && file.ctime() < limit.cast_signed()
 }
 
 /// Identity and version of a file.
@@ -67,25 +67,25 @@ fn state(file: &Metadata) -> [u64; 5] {
     [file.dev(), file.ino(), file.len(), changed[0], changed[1]]
 }
 
-impl Kept {
+impl FileCache {
     /// The cached file for this path. The caller has to check whether it is current.
-    pub fn get(&self, folder: &Path, path: &str) -> Option<Arc<Page>> {
+    pub fn get(&self, folder: &Path, path: &str) -> Option<Arc<CachedFile>> {
         let all = self.0.read();
         all.folders.get(folder)?.get(path).map(Arc::clone)
     }
 
     /// Adds a file. Its metadata have to be older than its content. A full cache is emptied first.
-    pub fn put(&self, folder: &Path, path: String, page: Page) {
-        let size = AROUND + path.len() + page.bytes.len();
+    pub fn put(&self, folder: &Path, path: String, page: CachedFile) {
+        let size = ENTRY + path.len() + page.bytes.len();
         let mut all = self.0.write();
         if all.bytes + size > MOST {
-            *all = Shelf::default();
+            *all = CacheEntries::default();
         }
         all.bytes += size;
         let length = path.len();
         let in_folder = all.folders.entry(folder.to_owned()).or_default();
         if let Some(old) = in_folder.insert(path, Arc::new(page)) {
-            all.bytes -= AROUND + length + old.bytes.len();
+            all.bytes -= ENTRY + length + old.bytes.len();
         }
     }
 }
@@ -95,8 +95,8 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn page(file: &Path, bytes: impl Into<Bytes>) -> Page {
-        Page {
+    fn cached_file(file: &Path, bytes: impl Into<Bytes>) -> CachedFile {
+        CachedFile {
             file: file.to_owned(),
             metadata: fs::metadata(file).unwrap(),
             head: HeaderMap::new(),
@@ -109,12 +109,15 @@ mod tests {
     fn a_file_that_has_changed_or_is_another_is_not_the_one_that_was_kept() {
         let folder = tempfile::tempdir().unwrap();
         let (folder, file) = (folder.path(), folder.path().join("page"));
-        let kept = Kept::default();
+        let cache = FileCache::default();
         let get = || {
-            let page = kept.get(folder, "/page").filter(|page| page.is_current())?;
+            let page = cache
+                .get(folder, "/page")
+                .filter(|page| page.is_current())?;
             Some(page.bytes.clone())
         };
-        let put = |bytes: &'static str| kept.put(folder, "/page".into(), page(&file, bytes));
+        let put =
+            |bytes: &'static str| cache.put(folder, "/page".into(), cached_file(&file, bytes));
         fs::write(&file, "one").unwrap();
         put("one");
         assert_eq!(get().unwrap(), "one");
@@ -126,7 +129,7 @@ mod tests {
         fs::write(&file, "longer").unwrap();
         assert_eq!(get(), None);
         put("longer");
-        assert_eq!(kept.get(folder, "/").map(|page| page.bytes.len()), None);
+        assert_eq!(cache.get(folder, "/").map(|page| page.bytes.len()), None);
         fs::remove_file(&file).unwrap();
         assert_eq!(get(), None);
     }
@@ -136,28 +139,28 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("page");
         fs::write(&file, "one").unwrap();
-        assert!(!is_worth_keeping(&fs::metadata(&file).unwrap()));
-        assert!(!is_worth_keeping(&fs::metadata("/usr").unwrap()));
+        assert!(!is_cacheable(&fs::metadata(&file).unwrap()));
+        assert!(!is_cacheable(&fs::metadata("/usr").unwrap()));
         let long = fs::metadata("/bin/bash").unwrap();
-        assert!(long.len() > SHORT as u64 && !is_worth_keeping(&long));
+        assert!(long.len() > LONGEST as u64 && !is_cacheable(&long));
         let settled = fs::metadata("/etc/passwd").unwrap();
-        assert!(is_worth_keeping(&settled), "{settled:?}");
+        assert!(is_cacheable(&settled), "{settled:?}");
     }
 
     #[test]
     fn all_of_them_take_so_much_and_no_more() {
         let file = Path::new("/proc/self/exe");
-        let kept = Kept::default();
-        for n in 0..2 * MOST / SHORT {
+        let cache = FileCache::default();
+        for n in 0..2 * MOST / LONGEST {
             for _ in 0..2 {
-                kept.put(
+                cache.put(
                     Path::new("/"),
                     format!("/{n:04}"),
-                    page(file, vec![0; SHORT]),
+                    cached_file(file, vec![0; LONGEST]),
                 );
             }
-            let all = kept.0.read();
-            let there = all.folders[Path::new("/")].len() * (AROUND + 5 + SHORT);
+            let all = cache.0.read();
+            let there = all.folders[Path::new("/")].len() * (ENTRY + 5 + LONGEST);
             assert_eq!(all.bytes, there);
             assert!(there <= MOST);
         }
