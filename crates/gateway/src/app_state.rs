@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::sleep;
 
 use crate::activity::Activity;
-use crate::files::Files;
+use crate::file_budget::FileBudget;
 use crate::memory::Memory;
 use crate::metrics::{Held, Metrics};
 use crate::phase::{Phase, Phases};
@@ -51,7 +51,7 @@ pub struct AppState {
     pub source_connections: Arc<SourceSlots>,
     pub source_handshakes: Arc<SourceSlots>,
     /// Files that connections and backends may open.
-    pub files: Files,
+    pub files: FileBudget,
     /// Memory that connections may hold.
     pub memory: Arc<Memory>,
     /// Cache of short files from the sites' folders.

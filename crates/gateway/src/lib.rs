@@ -10,7 +10,7 @@
 //! | `acceptor` | accepting connections |
 //! | `reservation` | slots that a connection takes before it is served |
 //! | `activity` | whether a connection is idle |
-//! | `files` | budget of open files |
+//! | `file_budget` | budget of open files |
 //! | `connection` | one connection, from its first byte |
 //! | `sites`, `tls` | the site and the certificate that a client gets |
 //! | `certificate`, `algorithm` | certificates with their keys, and what these can sign |
@@ -42,7 +42,7 @@ pub mod balancer;
 mod certificate;
 mod connection;
 mod fair_queue;
-mod files;
+mod file_budget;
 #[doc(hidden)]
 pub mod fuzzing;
 mod http;

@@ -8,7 +8,7 @@ use prometheus::{
     Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
 };
 
-use crate::files::Files;
+use crate::file_budget::FileBudget;
 use crate::lifetime;
 use crate::memory::Memory;
 use crate::sites::Sites;
@@ -234,7 +234,7 @@ impl Metrics {
     }
 
     /// The page of metrics, with those of these sites.
-    pub fn page(&self, sites: &Sites, files: &Files, memory: &Memory) -> String {
+    pub fn page(&self, sites: &Sites, files: &FileBudget, memory: &Memory) -> String {
         self.memory
             .set(i64::try_from(memory.used() + memory.heads().taken()).unwrap_or(i64::MAX));
         self.files

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::acceptor::ListenerKind;
 use crate::activity::Activity;
 use crate::app_state::AppState;
-use crate::files;
+use crate::file_budget::FilePermit;
 use crate::metrics::{Closed, Refused};
 use crate::source::{Counted, SourceSlots};
 
@@ -26,7 +26,7 @@ const WITHIN: Duration = Duration::from_secs(2);
 pub struct Reservation {
     connection: Option<OwnedSemaphorePermit>,
     handshake: Option<OwnedSemaphorePermit>,
-    file: files::Held,
+    file: FilePermit,
     /// The resource that was missing, and a slot among those that wait.
     missing: Option<(Refused, OwnedSemaphorePermit)>,
 }
@@ -34,7 +34,7 @@ pub struct Reservation {
 /// Resources that it holds while it is served.
 pub struct ConnectionSlot {
     _connection: OwnedSemaphorePermit,
-    _file: files::Held,
+    _file: FilePermit,
     _counted: Counted,
 }
 
@@ -57,7 +57,7 @@ impl Reservation {
             ListenerKind::Tls => take(&app.handshakes),
             ListenerKind::Plain => None,
         };
-        let file = app.files.client();
+        let file = app.files.for_client();
         let why = if connection.is_none() {
             Some(Refused::Connections)
         } else if kind == ListenerKind::Tls && handshake.is_none() {
@@ -71,7 +71,7 @@ impl Reservation {
             Some(why) => Some((why, take(&app.waiting).ok_or(why)?)),
             None => None,
         };
-        let file = file.or_else(|| app.files.behind());
+        let file = file.or_else(|| app.files.for_backend());
         Ok(Self {
             connection,
             handshake,

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use crate::acceptor::ListenerKind;
 use crate::app_state::AppState;
-use crate::files::Files;
+use crate::file_budget::FileBudget;
 use crate::http::FolderReads;
 use crate::memory::Memory;
 use crate::metrics::{Closed, Metrics};
@@ -78,8 +78,8 @@ impl Service for Gateway {
         };
         let sockets = Sockets::open(section)?;
         let (phase, phases) = Phases::new();
-        let files = Files::of(tcp_listener::files());
-        let connections = section.connections.min(files.of_clients());
+        let files = FileBudget::of(tcp_listener::files());
+        let connections = section.connections.min(files.client_limit());
         let of_source =
             |own: Option<usize>, all| SourceSlots::new(own.unwrap_or_else(|| share(all)));
         let app = Arc::new(AppState {
@@ -98,7 +98,7 @@ impl Service for Gateway {
             trouble: plain::Trouble::default(),
             connections: Arc::new(Semaphore::new(section.connections)),
             handshakes: Arc::new(Semaphore::new(section.handshakes)),
-            waiting: reservation::waiting_slots(files.of_backends()),
+            waiting: reservation::waiting_slots(files.backend_reserve()),
             files,
             memory: Memory::new(section.memory),
             file_cache: Arc::default(),

@@ -17,7 +17,7 @@ use hyper::header::HeaderValue;
 use crate::algorithm::Ability;
 use crate::backend::Backends;
 use crate::certificate::{Credential, Key};
-use crate::files::Files;
+use crate::file_budget::FileBudget;
 use crate::lifetime::Lifetime;
 use crate::metrics::Metrics;
 use crate::revocation;
@@ -205,7 +205,7 @@ impl Sites {
     }
 
     /// Starts the health checks that are configured.
-    pub fn keep_asking(&self, files: &Files) {
+    pub fn keep_asking(&self, files: &FileBudget) {
         for served in self.each() {
             served.backends.keep_asking(files);
         }

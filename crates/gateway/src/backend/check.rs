@@ -12,11 +12,11 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::sender::{Sender, one_by_one, several};
 use super::{Backend, Backends, CONNECT, reasons};
-use crate::files::{Files, Held};
+use crate::file_budget::{FileBudget, FilePermit};
 
 impl Backends {
     /// Starts the checks, unless they run. They end when nobody else holds the backends.
-    pub fn keep_asking(self: &Arc<Self>, files: &Files) {
+    pub fn keep_asking(self: &Arc<Self>, files: &FileBudget) {
         let Some(check) = self.behind.check() else {
             return;
         };
@@ -30,7 +30,7 @@ impl Backends {
     }
 }
 
-async fn keep_asking(backends: Weak<Backends>, which: usize, check: Check, files: Files) {
+async fn keep_asking(backends: Weak<Backends>, which: usize, check: Check, files: FileBudget) {
     let mut turns = interval(check.interval);
     turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -39,14 +39,14 @@ async fn keep_asking(backends: Weak<Backends>, which: usize, check: Check, files
             return;
         };
         // A lack of files says nothing of the server.
-        if let Some(file) = files.behind() {
+        if let Some(file) = files.for_backend() {
             backends.all[which].check(&check, file).await;
         }
     }
 }
 
 impl Backend {
-    async fn check(&self, check: &Check, file: Held) {
+    async fn check(&self, check: &Check, file: FilePermit) {
         let patience = check.interval.min(CONNECT);
         let asked = timeout(patience, self.ask(&check.path, file)).await;
         match asked.unwrap_or_else(|_| Err(format!("no answer within {patience:?}"))) {
@@ -59,7 +59,7 @@ impl Backend {
     }
 
     /// Checks on a connection of its own: it may be connecting that fails.
-    async fn ask(&self, path: &str, file: Held) -> Result<(), String> {
+    async fn ask(&self, path: &str, file: FilePermit) -> Result<(), String> {
         let stream = self.open(file).await?;
         let request = Request::get(path).header(USER_AGENT, "hsmux");
         let (mut sender, request) = match self.shared {

@@ -17,7 +17,7 @@ use super::asked::Asked;
 use super::sender::{Sender, one_by_one, several};
 use super::shared::{Answered, Share, Shared};
 use super::{Backend, CONNECT, Line, Unreached, reasons, tls};
-use crate::files::{Files, Held};
+use crate::file_budget::{FileBudget, FilePermit};
 use crate::http::has_other_coding;
 
 /// How often a safe request is sent at most.
@@ -58,7 +58,7 @@ impl Backend {
         &self,
         mut request: Request<Asked>,
         patience: Duration,
-        files: &Files,
+        files: &FileBudget,
     ) -> Result<Response<Answered>, Failure> {
         self.address(&mut request);
         let body = request.body().outcome();
@@ -146,7 +146,7 @@ impl Backend {
         &self,
         since: Option<Instant>,
         patience: Duration,
-        files: &Files,
+        files: &FileBudget,
     ) -> Result<Taken, Unreached> {
         if let Some(shared) = &self.shared {
             return self.join(shared, since, patience, files).await;
@@ -172,7 +172,7 @@ impl Backend {
         shared: &Shared,
         since: Option<Instant>,
         patience: Duration,
-        files: &Files,
+        files: &FileBudget,
     ) -> Result<Taken, Unreached> {
         if let Some(there) = shared.take(since) {
             return Ok(Taken::among_others(there));
@@ -221,7 +221,7 @@ impl Backend {
     }
 
     /// Opens a new connection for requests.
-    pub async fn open(&self, file: Held) -> Result<Either<Line, SslStream<Line>>, String> {
+    pub async fn open(&self, file: FilePermit) -> Result<Either<Line, SslStream<Line>>, String> {
         let line = self.dial(file).await?;
         Ok(match &self.tls {
             None => Either::Left(line),

@@ -7,12 +7,12 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::files::Held;
+use crate::file_budget::FilePermit;
 
 /// The connection. It gives back its file when it is dropped.
 pub struct Line {
     pub stream: TcpStream,
-    pub _file: Held,
+    pub _file: FilePermit,
 }
 
 impl AsyncRead for Line {

@@ -44,7 +44,7 @@ use tokio::time::timeout;
 use tower::ServiceExt;
 
 use crate::certificate::wrong;
-use crate::files::{Files, Held};
+use crate::file_budget::{FileBudget, FilePermit};
 use health::Health;
 use idle::Idle;
 use shared::Shared;
@@ -158,13 +158,13 @@ impl Backend {
     }
 
     /// Opens a new connection for any protocol.
-    pub async fn connect(&self, patience: Duration, files: &Files) -> Result<Line, Unreached> {
+    pub async fn connect(&self, patience: Duration, files: &FileBudget) -> Result<Line, Unreached> {
         let line = self.reach(patience, files, |file| self.dial(file)).await?;
         self.health.answered(&self.url);
         Ok(line)
     }
 
-    async fn dial(&self, file: Held) -> Result<Line, String> {
+    async fn dial(&self, file: FilePermit) -> Result<Line, String> {
         let dialled = self.tcp.clone().oneshot(self.uri.clone()).await;
         let stream = dialled.map_err(|e| format!("it takes no connection: {}", reasons(&e)))?;
         Ok(Line {
@@ -177,14 +177,14 @@ impl Backend {
     async fn reach<T, F>(
         &self,
         patience: Duration,
-        files: &Files,
-        open: impl FnOnce(Held) -> F,
+        files: &FileBudget,
+        open: impl FnOnce(FilePermit) -> F,
     ) -> Result<T, Unreached>
     where
         F: Future<Output = Result<T, String>>,
     {
         let patience = patience.min(CONNECT);
-        let file = files.behind_within(patience).await;
+        let file = files.wait_for_backend(patience).await;
         let opened = timeout(patience, open(file.ok_or(Unreached::NoFile)?)).await;
         let late = |_| Err(format!("it takes no connection within {patience:?}"));
         opened.unwrap_or_else(late).map_err(|why| {

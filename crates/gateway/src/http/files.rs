@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncSeek, ReadBuf};
 use tokio_util::either::Either;
 use tower_http::services::fs::{Backend, File};
 
-use crate::files::{self, Held};
+use crate::file_budget::{FileBudget, FilePermit};
 
 use super::file_cache::is_cacheable;
 use super::parts::Parts;
@@ -31,7 +31,7 @@ const SHORT: u64 = 1 << 20;
 /// The backend of `ServeDir` for one request. It opens files within the process's budget.
 #[derive(Clone)]
 pub struct Files {
-    left: files::Files,
+    budget: FileBudget,
     reads: Reads,
     /// Whether the folder is on a local disk.
     local: bool,
@@ -53,7 +53,7 @@ pub struct Whole {
 pub struct Open {
     metadata: Metadata,
     read: Reading,
-    _held: Held,
+    _permit: FilePermit,
 }
 
 enum Reading {
@@ -64,9 +64,9 @@ enum Reading {
 
 impl Files {
     /// A backend for one request. `keep`: the file may go to the cache.
-    pub fn new(left: &files::Files, reads: Reads, local: bool, keep: bool) -> Self {
+    pub fn new(budget: &FileBudget, reads: Reads, local: bool, keep: bool) -> Self {
         Self {
-            left: left.clone(),
+            budget: budget.clone(),
             reads,
             local,
             read: keep.then(Arc::default),
@@ -78,8 +78,8 @@ impl Files {
         self.read?.lock().take()
     }
 
-    fn held(&self) -> io::Result<Held> {
-        self.left.behind().ok_or_else(|| Errno::MFILE.into())
+    fn permit(&self) -> io::Result<FilePermit> {
+        self.budget.for_backend().ok_or_else(|| Errno::MFILE.into())
     }
 
     /// Prepares an open file. `here`: it is local, so any thread may call this; else not the runtime's.
@@ -87,7 +87,7 @@ impl Files {
         &self,
         path: PathBuf,
         mut file: std::fs::File,
-        held: Held,
+        permit: FilePermit,
         here: bool,
     ) -> io::Result<Open> {
         let metadata = file.metadata()?;
@@ -118,7 +118,7 @@ impl Files {
         Ok(Open {
             metadata,
             read,
-            _held: held,
+            _permit: permit,
         })
     }
 
@@ -191,15 +191,15 @@ impl Backend for Files {
     type MetadataFuture = Coming<Metadata>;
 
     fn open(&self, path: PathBuf) -> Self::OpenFuture {
-        let held = match self.held() {
-            Ok(held) => held,
+        let permit = match self.permit() {
+            Ok(permit) => permit,
             Err(error) => return here(Err(error)),
         };
         if let Some(opened) = self.open_here(&path, READING) {
-            return here(opened.and_then(|file| self.found(path, file, held, true)));
+            return here(opened.and_then(|file| self.found(path, file, permit, true)));
         }
         let (this, reads) = (self.clone(), self.reads.clone());
-        let find = move || this.found(path.clone(), open(&path)?, held, false);
+        let find = move || this.found(path.clone(), open(&path)?, permit, false);
         Either::Right(Box::pin(async move { reads.run(find).await }))
     }
 
