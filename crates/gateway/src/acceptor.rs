@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::activity::Activity;
 use crate::app_state::{AppState, ConnectionGuard};
-use crate::metrics::Refused;
+use crate::metrics::RefusalReason;
 use crate::phase::Phase;
 use crate::reservation::{HandshakeSlot, Reservation};
 use crate::{connection, plain, proxy_header};
@@ -113,11 +113,11 @@ impl AppState {
         kind: ListenerKind,
         stream: &mut TcpStream,
         from: SocketAddr,
-    ) -> Result<(SocketAddr, Arc<ConnectionGuard>, Option<HandshakeSlot>), Refused> {
+    ) -> Result<(SocketAddr, Arc<ConnectionGuard>, Option<HandshakeSlot>), RefusalReason> {
         let counted = self.metrics.connection();
         let client = proxy_header::client(&self.section, stream, from);
         let client = timeout(self.section.handshake_timeout, client).await;
-        let from = client.map_err(|_| Refused::Slow)??;
+        let from = client.map_err(|_| RefusalReason::Slow)??;
         let activity = Activity::new();
         let (slot, handshake) = reserved.complete(self, from.ip(), &activity, kind).await?;
         activity.begin();

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use crate::activity::Activity;
 use crate::file_budget::FileBudget;
 use crate::memory::Memory;
-use crate::metrics::{Held, Metrics};
+use crate::metrics::{GaugeGuard, Metrics};
 use crate::phase::{Phase, Phases};
 use crate::reservation::ConnectionSlot;
 use crate::revocation::Shown;
@@ -64,7 +64,7 @@ pub struct AppState {
 
 /// Held by a connection until it has ended, also as a tunnel.
 pub struct ConnectionGuard {
-    _counted: Held,
+    _counted: GaugeGuard,
     _slot: ConnectionSlot,
     pub activity: Arc<Activity>,
     /// The client's certificate, if it has presented one.
@@ -72,7 +72,7 @@ pub struct ConnectionGuard {
 }
 
 impl ConnectionGuard {
-    pub fn new(counted: Held, slot: ConnectionSlot, activity: Arc<Activity>) -> Self {
+    pub fn new(counted: GaugeGuard, slot: ConnectionSlot, activity: Arc<Activity>) -> Self {
         Self {
             _counted: counted,
             _slot: slot,

@@ -16,7 +16,7 @@ use tokio_io_timeout::TimeoutStream;
 
 use crate::acceptor::Accepted;
 use crate::app_state::AppState;
-use crate::metrics::Refused;
+use crate::metrics::RefusalReason;
 use crate::reservation::HandshakeSlot;
 use crate::revocation::Shown;
 use crate::signer::{PROGRESS, Progress};
@@ -47,7 +47,7 @@ pub async fn serve(
     app: &Arc<AppState>,
     accepted: Accepted,
     slot: HandshakeSlot,
-) -> Result<(), Refused> {
+) -> Result<(), RefusalReason> {
     let guard = Arc::clone(&accepted.guard);
     let shaken = {
         let _slot = slot;
@@ -76,7 +76,7 @@ pub async fn serve(
     }
 }
 
-async fn shake(app: &AppState, accepted: Accepted) -> Result<Client, Refused> {
+async fn shake(app: &AppState, accepted: Accepted) -> Result<Client, RefusalReason> {
     let Accepted {
         stream,
         from,
@@ -86,25 +86,25 @@ async fn shake(app: &AppState, accepted: Accepted) -> Result<Client, Refused> {
     // A client that sends nothing costs no more than its socket.
     let (mut socket, client) = Socket::new(stream);
     let first = timeout(patience, socket.first()).await;
-    let first = first.map_err(|_| Refused::Slow)?;
-    let first = first.map_err(|_| Refused::Tls)?;
+    let first = first.map_err(|_| RefusalReason::Slow)?;
+    let first = first.map_err(|_| RefusalReason::Tls)?;
     if first.is_ascii_alphabetic() {
         let _ = timeout(patience, answer_plain(&mut socket)).await;
-        return Err(Refused::PlainHttp);
+        return Err(RefusalReason::PlainHttp);
     }
     let progress = Arc::new(Progress::of(from));
     guard.activity.shakes(&progress);
-    let mut ssl = Ssl::new(&app.front).map_err(|_| Refused::Tls)?;
+    let mut ssl = Ssl::new(&app.front).map_err(|_| RefusalReason::Tls)?;
     ssl.set_ex_data(*PROGRESS, Arc::clone(&progress));
     let handshake = TlsStream::accept(ssl, socket);
     let shaken = unless_slow_or_gone(handshake, client, patience, &progress).await;
     let mut stream = shaken?.ok_or_else(|| {
         if progress.is_refused() {
-            Refused::Busy
+            RefusalReason::Busy
         } else if progress.has_failed() {
-            Refused::Unsigned
+            RefusalReason::Unsigned
         } else {
-            Refused::Tls
+            RefusalReason::Tls
         }
     })?;
     if progress.is_signed() {
@@ -116,7 +116,7 @@ async fn shake(app: &AppState, accepted: Accepted) -> Result<Client, Refused> {
         _ => "1.2",
     };
     app.metrics.handshake(version, ssl.session_reused());
-    let served = ssl.ex_data(*SITE).cloned().ok_or(Refused::Tls)?;
+    let served = ssl.ex_data(*SITE).cloned().ok_or(RefusalReason::Tls)?;
     stream.greet();
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(app.section.idle_timeout));
@@ -143,7 +143,7 @@ async fn unless_slow_or_gone<T>(
     client: Presence,
     patience: Duration,
     progress: &Progress,
-) -> Result<T, Refused> {
+) -> Result<T, RefusalReason> {
     let mut handshake = pin!(handshake);
     let gone = async {
         // Polled after each step of the handshake, which is polled first.
@@ -164,9 +164,9 @@ async fn unless_slow_or_gone<T>(
         tokio::select! {
             biased;
             shaken = handshake.as_mut() => return Ok(shaken),
-            () = gone.as_mut() => return Err(Refused::Tls),
+            () = gone.as_mut() => return Err(RefusalReason::Tls),
             // A signature has its own deadline.
-            () = sleep(patience) => if !signing && !progress.is_signing() { return Err(Refused::Slow) },
+            () = sleep(patience) => if !signing && !progress.is_signing() { return Err(RefusalReason::Slow) },
         }
     }
 }

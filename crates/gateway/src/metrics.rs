@@ -37,19 +37,19 @@ pub struct Metrics {
 }
 
 /// Counts one in a gauge until this is dropped.
-pub struct Held(IntGauge);
+pub struct GaugeGuard(IntGauge);
 
 /// Measures the wait for a signature.
-pub struct Waiting {
+pub struct SignatureTimer {
     metrics: Arc<Metrics>,
     algorithm: &'static str,
     since: Instant,
-    _held: Held,
+    _held: GaugeGuard,
 }
 
 /// Why a connection was refused or given up.
 #[derive(Clone, Copy, Debug)]
-pub enum Refused {
+pub enum RefusalReason {
     Connections,
     Handshakes,
     Files,
@@ -66,7 +66,7 @@ pub enum Refused {
 
 /// Why a connection that served something was closed.
 #[derive(Clone, Copy, Debug)]
-pub enum Closed {
+pub enum CloseReason {
     /// It was stalled, and others needed its memory.
     Memory,
     /// It has sent too many small frames of HTTP/2.
@@ -77,7 +77,7 @@ pub enum Closed {
 
 /// The kind of answer to a request without TLS.
 #[derive(Clone, Copy, Debug)]
-pub enum Plain {
+pub enum PlainAnswer {
     Challenge,
     NoChallenge,
     Redirect,
@@ -177,13 +177,13 @@ impl Metrics {
     }
 
     /// A connection is open.
-    pub fn connection(&self) -> Held {
-        Held::new(&self.connections)
+    pub fn connection(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.connections)
     }
 
     /// A handshake is under way.
-    pub fn handshaking(&self) -> Held {
-        Held::new(&self.handshaking)
+    pub fn handshaking(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.handshaking)
     }
 
     /// A handshake has succeeded.
@@ -193,16 +193,16 @@ impl Metrics {
     }
 
     /// A connection was refused.
-    pub fn refused(&self, why: Refused) {
+    pub fn refused(&self, why: RefusalReason) {
         self.refused.with_label_values(&[why.word()]).inc();
     }
 
     /// A connection was closed.
-    pub fn closed(&self, why: Closed) {
+    pub fn closed(&self, why: CloseReason) {
         let reason = match why {
-            Closed::Memory => "memory",
-            Closed::Flood => "flood",
-            Closed::Idle => "idle",
+            CloseReason::Memory => "memory",
+            CloseReason::Flood => "flood",
+            CloseReason::Idle => "idle",
         };
         self.closed.with_label_values(&[reason]).inc();
     }
@@ -214,17 +214,17 @@ impl Metrics {
     }
 
     /// A request without TLS has had an answer.
-    pub fn plain(&self, answer: Plain) {
+    pub fn plain(&self, answer: PlainAnswer) {
         self.plain.with_label_values(&[answer.word()]).inc();
     }
 
     /// A signature is asked for.
-    pub fn signature(self: &Arc<Self>, algorithm: &'static str) -> Waiting {
-        Waiting {
+    pub fn signature(self: &Arc<Self>, algorithm: &'static str) -> SignatureTimer {
+        SignatureTimer {
             metrics: Arc::clone(self),
             algorithm,
             since: Instant::now(),
-            _held: Held::new(&self.signing),
+            _held: GaugeGuard::new(&self.signing),
         }
     }
 
@@ -247,20 +247,20 @@ impl Metrics {
     }
 }
 
-impl Held {
+impl GaugeGuard {
     fn new(gauge: &IntGauge) -> Self {
         gauge.inc();
         Self(gauge.clone())
     }
 }
 
-impl Drop for Held {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.dec();
     }
 }
 
-impl Waiting {
+impl SignatureTimer {
     /// Records the outcome. Returns the signature, if there is one.
     pub fn ended<T>(self, result: Result<T>) -> Option<T> {
         match result {
@@ -281,7 +281,7 @@ impl Waiting {
     }
 }
 
-impl Plain {
+impl PlainAnswer {
     fn word(self) -> &'static str {
         match self {
             Self::Challenge => "challenge",
@@ -292,7 +292,7 @@ impl Plain {
     }
 }
 
-impl Refused {
+impl RefusalReason {
     fn word(self) -> &'static str {
         match self {
             Self::Connections => "connections",

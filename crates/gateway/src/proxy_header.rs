@@ -8,7 +8,7 @@ use hsmux_config::{GatewaySection, ProxyVersion};
 use ppp::{HeaderResult, v1, v2};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::metrics::Refused;
+use crate::metrics::RefusalReason;
 
 /// The first bytes of version 2 (specification, section 2.2).
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
@@ -24,7 +24,7 @@ pub async fn client(
     section: &GatewaySection,
     stream: &mut (impl AsyncRead + Unpin),
     from: SocketAddr,
-) -> Result<SocketAddr, Refused> {
+) -> Result<SocketAddr, RefusalReason> {
     if !section.proxy_protocol {
         return Ok(from);
     }
@@ -37,10 +37,10 @@ pub async fn client(
                 from.ip()
             );
         });
-        return Err(Refused::ProxyFrom);
+        return Err(RefusalReason::ProxyFrom);
     }
     let named = read(stream).await;
-    Ok(named.map_err(|_| Refused::Proxy)?.unwrap_or(from))
+    Ok(named.map_err(|_| RefusalReason::Proxy)?.unwrap_or(from))
 }
 
 /// Reads a header and not a byte more. `None`: the proxy connects for itself, as for a health check.

@@ -13,7 +13,7 @@ use crate::acceptor::ListenerKind;
 use crate::activity::Activity;
 use crate::app_state::AppState;
 use crate::file_budget::FilePermit;
-use crate::metrics::{Closed, Refused};
+use crate::metrics::{CloseReason, RefusalReason};
 use crate::source::{Counted, SourceSlots};
 
 /// Connections that may wait for another one to be closed.
@@ -28,7 +28,7 @@ pub struct Reservation {
     handshake: Option<OwnedSemaphorePermit>,
     file: FilePermit,
     /// The resource that was missing, and a slot among those that wait.
-    missing: Option<(Refused, OwnedSemaphorePermit)>,
+    missing: Option<(RefusalReason, OwnedSemaphorePermit)>,
 }
 
 /// Resources that it holds while it is served.
@@ -51,7 +51,7 @@ pub fn waiting_slots(files: usize) -> Arc<Semaphore> {
 
 impl Reservation {
     /// Takes what there is, without waiting. An error: too many wait already.
-    pub fn new(app: &AppState, kind: ListenerKind) -> Result<Self, Refused> {
+    pub fn new(app: &AppState, kind: ListenerKind) -> Result<Self, RefusalReason> {
         let connection = take(&app.connections);
         let handshake = match kind {
             ListenerKind::Tls => take(&app.handshakes),
@@ -59,11 +59,11 @@ impl Reservation {
         };
         let file = app.files.for_client();
         let why = if connection.is_none() {
-            Some(Refused::Connections)
+            Some(RefusalReason::Connections)
         } else if kind == ListenerKind::Tls && handshake.is_none() {
-            Some(Refused::Handshakes)
+            Some(RefusalReason::Handshakes)
         } else if file.is_none() {
-            Some(Refused::Files)
+            Some(RefusalReason::Files)
         } else {
             None
         };
@@ -75,7 +75,7 @@ impl Reservation {
         Ok(Self {
             connection,
             handshake,
-            file: file.ok_or(Refused::Files)?,
+            file: file.ok_or(RefusalReason::Files)?,
             missing,
         })
     }
@@ -87,11 +87,11 @@ impl Reservation {
         client: IpAddr,
         activity: &Arc<Activity>,
         kind: ListenerKind,
-    ) -> Result<(ConnectionSlot, Option<HandshakeSlot>), Refused> {
+    ) -> Result<(ConnectionSlot, Option<HandshakeSlot>), RefusalReason> {
         let missing = self.missing.as_ref().map(|(why, _)| *why);
         let count = |sources: &Arc<SourceSlots>| {
             let counted = sources.count(client, activity);
-            counted.ok_or(missing.unwrap_or(Refused::Source))
+            counted.ok_or(missing.unwrap_or(RefusalReason::Source))
         };
         let counted = count(&app.source_connections)?;
         let shakes = match kind {
@@ -107,14 +107,19 @@ impl Reservation {
             if !crowded.evict_another() {
                 return Err(why);
             }
-            app.metrics.closed(Closed::Idle);
+            app.metrics.closed(CloseReason::Idle);
         }
         let _waiting = self.missing;
-        let connection = wait(self.connection, &app.connections, Refused::Connections);
+        let connection = wait(
+            self.connection,
+            &app.connections,
+            RefusalReason::Connections,
+        );
         let connection = connection.await?;
         let handshake = match shakes {
             Some(counted) => Some(HandshakeSlot {
-                _handshake: wait(self.handshake, &app.handshakes, Refused::Handshakes).await?,
+                _handshake: wait(self.handshake, &app.handshakes, RefusalReason::Handshakes)
+                    .await?,
                 _counted: counted,
             }),
             None => None,
@@ -135,8 +140,8 @@ fn take(from: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
 async fn wait(
     taken: Option<OwnedSemaphorePermit>,
     from: &Arc<Semaphore>,
-    why: Refused,
-) -> Result<OwnedSemaphorePermit, Refused> {
+    why: RefusalReason,
+) -> Result<OwnedSemaphorePermit, RefusalReason> {
     if let Some(taken) = taken {
         return Ok(taken);
     }
@@ -159,12 +164,12 @@ mod tests {
     #[tokio::test]
     async fn each_waits_no_longer_than_it_may() {
         let slots = Arc::new(Semaphore::new(1));
-        let taken = wait(None, &slots, Refused::Connections).await;
+        let taken = wait(None, &slots, RefusalReason::Connections).await;
         let begun = Instant::now();
-        let refused = wait(None, &slots, Refused::Connections).await;
-        assert!(matches!(refused, Err(Refused::Connections)));
+        let refused = wait(None, &slots, RefusalReason::Connections).await;
+        assert!(matches!(refused, Err(RefusalReason::Connections)));
         assert!((WITHIN..2 * WITHIN).contains(&begun.elapsed()));
         drop(taken);
-        assert!(wait(None, &slots, Refused::Connections).await.is_ok());
+        assert!(wait(None, &slots, RefusalReason::Connections).await.is_ok());
     }
 }

@@ -22,7 +22,7 @@ use crate::app_state::AppState;
 use crate::file_budget::FileBudget;
 use crate::http::FolderReads;
 use crate::memory::Memory;
-use crate::metrics::{Closed, Metrics};
+use crate::metrics::{CloseReason, Metrics};
 use crate::phase::{Phase, Phases};
 use crate::signatures::{Signatures, share};
 use crate::sites::SiteReader;
@@ -107,7 +107,7 @@ impl Service for Gateway {
         });
         let listeners = sockets.serve(&app, &runtime)?;
         let (memory, metrics) = (Arc::clone(&app.memory), Arc::clone(&app.metrics));
-        runtime.spawn(memory.watch(move || metrics.closed(Closed::Memory)));
+        runtime.spawn(memory.watch(move || metrics.closed(CloseReason::Memory)));
         let current = {
             let daemon = Arc::clone(daemon);
             move || daemon.config().gateway.clone()

@@ -7,15 +7,15 @@ use crate::app_state::AppState;
 use crate::backend::{Line, Unreached};
 use crate::connection::Client;
 use crate::joined::join;
-use crate::metrics::Refused;
+use crate::metrics::RefusalReason;
 use crate::proxy_header;
 
 /// Connects to one of the site's backends and relays.
-pub async fn serve(app: &AppState, client: Client) -> Result<(), Refused> {
+pub async fn serve(app: &AppState, client: Client) -> Result<(), RefusalReason> {
     let mut backend = connect(app, &client).await?;
     if let Behind::Tcp(_, Some(version)) = client.served.site.behind {
         let to = client.stream.get_ref().get_ref().local_addr();
-        let header = proxy_header::write(version, client.from, to.map_err(|_| Refused::Tls)?);
+        let header = proxy_header::write(version, client.from, to.map_err(|_| RefusalReason::Tls)?);
         // An error shows up again in the relay.
         let _ = backend.write_all(&header).await;
     }
@@ -23,15 +23,15 @@ pub async fn serve(app: &AppState, client: Client) -> Result<(), Refused> {
     Ok(())
 }
 
-async fn connect(app: &AppState, client: &Client) -> Result<Line, Refused> {
+async fn connect(app: &AppState, client: &Client) -> Result<Line, RefusalReason> {
     let served = &client.served;
     for backend in served.backends.in_turn() {
         let patience = served.site.backend_timeout;
         match backend.connect(patience, &app.files).await {
             Ok(line) => return Ok(line),
-            Err(Unreached::NoFile) => return Err(Refused::Files),
+            Err(Unreached::NoFile) => return Err(RefusalReason::Files),
             Err(Unreached::Down) => {}
         }
     }
-    Err(Refused::Backend)
+    Err(RefusalReason::Backend)
 }

@@ -53,7 +53,7 @@ use parking_lot::Mutex;
 use crate::app_state::{AppState, ConnectionGuard};
 use crate::connection::Client;
 use crate::memory::{Account, Admission, Charge};
-use crate::metrics::Closed;
+use crate::metrics::CloseReason;
 use crate::pace::Pace;
 use crate::phase::Phase;
 use crate::sites::Served;
@@ -112,7 +112,7 @@ pub async fn serve(app: &Arc<AppState>, client: Client, guard: Arc<ConnectionGua
         account: Arc::clone(&account),
     };
     let metrics = Arc::clone(&app.metrics);
-    let stream = FloodGuard::for_client(stream, move || metrics.closed(Closed::Flood));
+    let stream = FloodGuard::for_client(stream, move || metrics.closed(CloseReason::Flood));
     let stream = stream.with_heads(head_limit(app, &account));
     let holder = Arc::clone(&account);
     let service = service_fn(move |request| {
@@ -193,7 +193,7 @@ fn head_limit(app: &AppState, account: &Arc<Account>) -> HeadLimit {
     HeadLimit::new(
         heads,
         move || account.requests(),
-        move || metrics.closed(Closed::Memory),
+        move || metrics.closed(CloseReason::Memory),
     )
 }
 

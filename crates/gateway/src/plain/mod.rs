@@ -29,7 +29,7 @@ use tokio_io_timeout::TimeoutStream;
 use crate::acceptor::Accepted;
 use crate::app_state::AppState;
 use crate::http::{Answer, HTTP, Host, text};
-use crate::metrics::{Plain, Refused};
+use crate::metrics::{PlainAnswer, RefusalReason};
 
 /// Limit of a request's head in bytes. Browsers send cookies here as well.
 const BUFFER: usize = 16 << 10;
@@ -56,7 +56,7 @@ pub fn check(section: &GatewaySection) -> Result<(), String> {
 }
 
 /// Answers the one request of a connection.
-pub async fn serve(app: &AppState, accepted: Accepted) -> Result<(), Refused> {
+pub async fn serve(app: &AppState, accepted: Accepted) -> Result<(), RefusalReason> {
     let Accepted { stream, guard, .. } = accepted;
     let patience = app.section.idle_timeout;
     let mut stream = TimeoutStream::new(stream);
@@ -88,7 +88,7 @@ pub async fn serve(app: &AppState, accepted: Accepted) -> Result<(), Refused> {
         }
     };
     if ended.is_err_and(|error| error.is_timeout()) {
-        return Err(Refused::Slow);
+        return Err(RefusalReason::Slow);
     }
     // It does not matter how a client ends its connection.
     let _ = timeout(LINGER, copy(&mut stream, &mut sink())).await;
@@ -101,9 +101,12 @@ async fn answer(app: &AppState, request: Request<Incoming>) -> Answer {
     let (kind, answer) = match (host, token) {
         _ if request.method() == Method::CONNECT => {
             let why = "this is no proxy for other servers";
-            (Plain::Refused, text(StatusCode::METHOD_NOT_ALLOWED, why))
+            (
+                PlainAnswer::Refused,
+                text(StatusCode::METHOD_NOT_ALLOWED, why),
+            )
         }
-        (Err(why), _) => (Plain::Refused, text(StatusCode::BAD_REQUEST, why)),
+        (Err(why), _) => (PlainAnswer::Refused, text(StatusCode::BAD_REQUEST, why)),
         (Ok(host), token) => match token.zip(acme(app, &host)) {
             Some((token, acme)) => challenge_for(app, &acme, token, &host, &request).await,
             None => redirect::answer(app, &host, &request),
@@ -127,7 +130,7 @@ async fn challenge_for(
     token: &str,
     host: &Host,
     request: &Request<Incoming>,
-) -> (Plain, Answer) {
+) -> (PlainAnswer, Answer) {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let mut answer = text(
             StatusCode::METHOD_NOT_ALLOWED,
@@ -135,15 +138,15 @@ async fn challenge_for(
         );
         let allowed = HeaderValue::from_static("GET, HEAD");
         answer.headers_mut().insert(ALLOW, allowed);
-        return (Plain::Refused, answer);
+        return (PlainAnswer::Refused, answer);
     }
     let fetched = challenge::fetch(&app.reads, acme, token, host).await;
     app.trouble.tell(acme, fetched.as_ref().err());
     match fetched {
-        Ok(Some(authorization)) => (Plain::Challenge, challenge::page(authorization)),
+        Ok(Some(authorization)) => (PlainAnswer::Challenge, challenge::page(authorization)),
         Ok(None) => {
             let answer = text(StatusCode::NOT_FOUND, "there is no such challenge");
-            (Plain::NoChallenge, answer)
+            (PlainAnswer::NoChallenge, answer)
         }
         Err(why) => {
             tracing::debug!("ACME's challenge {token} has no answer: {why}");
@@ -151,7 +154,7 @@ async fn challenge_for(
                 StatusCode::BAD_GATEWAY,
                 "the challenge cannot be asked for now",
             );
-            (Plain::NoChallenge, answer)
+            (PlainAnswer::NoChallenge, answer)
         }
     }
 }

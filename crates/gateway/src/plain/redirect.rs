@@ -5,18 +5,18 @@ use hyper::{Request, StatusCode};
 
 use crate::app_state::AppState;
 use crate::http::{Answer, HTTPS, Host, text};
-use crate::metrics::Plain;
+use crate::metrics::PlainAnswer;
 
 /// Redirects to https on the same host, which has to be a site's: clients are sent nowhere else.
-pub fn answer<B>(app: &AppState, host: &Host, request: &Request<B>) -> (Plain, Answer) {
+pub fn answer<B>(app: &AppState, host: &Host, request: &Request<B>) -> (PlainAnswer, Answer) {
     match location(app, host, request) {
         Ok(location) => {
             // Not 301, after which clients change every other method to GET.
             let mut answer = text(StatusCode::PERMANENT_REDIRECT, "this page is at https://");
             answer.headers_mut().insert(LOCATION, location);
-            (Plain::Redirect, answer)
+            (PlainAnswer::Redirect, answer)
         }
-        Err((status, why)) => (Plain::Refused, text(status, why)),
+        Err((status, why)) => (PlainAnswer::Refused, text(status, why)),
     }
 }
 
