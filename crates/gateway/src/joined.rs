@@ -4,7 +4,7 @@ use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 use tokio_util::io::{InspectReader, InspectWriter};
 
 use crate::app_state::AppState;
-use crate::pace::Pace;
+use crate::idle_timer::IdleTimer;
 use crate::phase::Phase;
 
 /// Relays until both have ended, neither has sent anything for `tunnel_timeout`, or the gateway ends.
@@ -13,14 +13,14 @@ where
     Client: AsyncRead + AsyncWrite + Unpin,
     Backend: AsyncRead + AsyncWrite + Unpin,
 {
-    let pace = Pace::new();
-    let moved = |_: &[u8]| pace.moved();
+    let idle_timer = IdleTimer::new();
+    let moved = |_: &[u8]| idle_timer.touch();
     let mut client = InspectWriter::new(InspectReader::new(client, moved), moved);
     tokio::select! {
         biased;
         // It does not matter how the two end.
         _ = copy_bidirectional(&mut client, &mut backend) => {}
-        () = pace.rest(app.section.tunnel_timeout) => {}
+        () = idle_timer.idle(app.section.tunnel_timeout) => {}
         () = app.phases.reach(Phase::Closing) => {}
     }
 }

@@ -23,7 +23,7 @@
 //! | `tickets` | sessions that other hosts can resume |
 //! | `http`, `tunnel` | the protocols inside TLS |
 //! | `joined` | relay between two connections: WebSocket, and protocols other than HTTP |
-//! | `pace` | idle timer of a connection |
+//! | `idle_timer` | idle timer of a connection |
 //! | `phase` | phases of the shutdown |
 //! | `backend` | connections to the servers behind sites |
 //! | `plain` | HTTP without TLS: ACME's challenges, and redirects to https |
@@ -46,12 +46,12 @@ mod file_budget;
 #[doc(hidden)]
 pub mod fuzzing;
 mod http;
+mod idle_timer;
 mod joined;
 mod lifetime;
 mod memory;
 mod metrics;
 mod monitor;
-mod pace;
 mod phase;
 mod plain;
 mod proxy_header;

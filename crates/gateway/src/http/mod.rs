@@ -11,10 +11,10 @@
 //! | `host` | the host that a request names |
 //! | `if_range` | the condition If-Range |
 //! | `interim` | interim answers |
-//! | `paced` | bodies, charged to the memory budget |
 //! | `parts` | a long file, read part by part |
 //! | `reads` | blocking work on files |
 //! | `rest` | the rest of a body that is not needed |
+//! | `tracked_body` | bodies, charged to the memory budget |
 //! | `upgrade` | WebSocket: a connection or a stream that becomes another protocol's |
 
 mod client_stream;
@@ -26,10 +26,10 @@ mod headers;
 mod host;
 mod if_range;
 mod interim;
-mod paced;
 mod parts;
 mod reads;
 mod rest;
+mod tracked_body;
 mod upgrade;
 
 use std::convert::Infallible;
@@ -52,15 +52,15 @@ use parking_lot::Mutex;
 
 use crate::app_state::{AppState, ConnectionGuard};
 use crate::connection::Client;
+use crate::idle_timer::IdleTimer;
 use crate::memory::{Account, Admission, Charge};
 use crate::metrics::CloseReason;
-use crate::pace::Pace;
 use crate::phase::Phase;
 use crate::sites::Served;
 
 use client_stream::ClientStream;
 use interim::Interim;
-use paced::{BodyContext, Paced, ReadAhead};
+use tracked_body::{BodyContext, ReadAhead, TrackedBody};
 use upgrade::is_websocket;
 
 pub use file_cache::FileCache;
@@ -98,8 +98,8 @@ pub async fn serve(app: &Arc<AppState>, client: Client, guard: Arc<ConnectionGua
     } = client;
     let h2 = stream.get_ref().is_http2();
     let shared = Arc::clone(app);
-    let pace = Pace::new();
-    let clock = Arc::clone(&pace);
+    let idle_timer = IdleTimer::new();
+    let timer = Arc::clone(&idle_timer);
     let last = stream.get_ref().get_ref().last();
     let account = app.memory.account();
     let activity = Arc::clone(&guard.activity);
@@ -116,12 +116,12 @@ pub async fn serve(app: &Arc<AppState>, client: Client, guard: Arc<ConnectionGua
     let stream = stream.with_heads(head_limit(app, &account));
     let holder = Arc::clone(&account);
     let service = service_fn(move |request| {
-        let owed = clock.owe();
+        let pending = timer.begin_work();
         let version = request.version();
         let ends = matches!(served.site.behind, Behind::Folder(_)) && is_last(&request);
         let last = ends.then(|| last.clone());
         let (app, served) = (Arc::clone(&shared), Arc::clone(&served));
-        let (clock, guard) = (Arc::clone(&clock), Arc::clone(&guard));
+        let (timer, guard) = (Arc::clone(&timer), Arc::clone(&guard));
         let (account, interim) = (Arc::clone(&holder), interim.clone());
         // Charged before its body is read.
         let asked = account.request(REQUEST + headers::size(&request));
@@ -131,7 +131,7 @@ pub async fn serve(app: &Arc<AppState>, client: Client, guard: Arc<ConnectionGua
                 served: &served,
                 from,
                 guard: &guard,
-                pace: &clock,
+                idle_timer: &timer,
                 account: &account,
                 interim,
                 request: Mutex::new(asked),
@@ -150,15 +150,15 @@ pub async fn serve(app: &Arc<AppState>, client: Client, guard: Arc<ConnectionGua
                     _ => ReadAhead::Last,
                 },
                 is_http2: h2,
-                pace: Arc::clone(&clock),
+                idle_timer: Arc::clone(&timer),
                 account: Arc::clone(&account),
             };
             app.metrics.request(answer.status().as_u16());
-            drop(owed);
+            drop(pending);
             if let Some(last) = last {
                 last.set();
             }
-            Ok::<_, Infallible>(answer.map(|body| Paced::new(body, of)))
+            Ok::<_, Infallible>(answer.map(|body| TrackedBody::new(body, of)))
         }
     });
     let patience = app.section.idle_timeout;
@@ -170,17 +170,17 @@ pub async fn serve(app: &Arc<AppState>, client: Client, guard: Arc<ConnectionGua
         // It does not matter how a client ends its connection.
         _ = connection.as_mut() => return,
         () = app.connections_end() => {}
-        () = pace.rest(patience), if h2 => {}
+        () = idle_timer.idle(patience), if h2 => {}
         () = account.ended() => return,
         // Without a request there is no answer to end with.
         () = activity.evicted() => if !h2 && account.requests().begun == 0 { return },
     }
     // Requests under way are answered, as long as the client takes the answers.
     connection.as_mut().graceful_shutdown();
-    pace.moved();
+    idle_timer.touch();
     tokio::select! {
         _ = connection => {}
-        () = pace.rest(patience), if h2 => {}
+        () = idle_timer.idle(patience), if h2 => {}
         () = account.ended() => {}
         () = activity.had_its_time(), if activity.is_evicted() => {}
     }
@@ -251,7 +251,7 @@ pub struct Call<'a> {
     pub from: std::net::SocketAddr,
     /// What its connection holds, and its idle timer.
     pub guard: &'a Arc<ConnectionGuard>,
-    pub pace: &'a Arc<Pace>,
+    pub idle_timer: &'a Arc<IdleTimer>,
     /// Memory of its connection, of the request itself, and of what a back end may send before the client takes it.
     pub account: &'a Arc<Account>,
     /// Interim answers, if the client accepts them.

@@ -121,7 +121,7 @@ fn ask(headers: &mut HeaderMap, protocol: HeaderValue) {
 fn join(call: &Call<'_>, client: OnUpgrade, backend: OnUpgrade) {
     let held = (
         call.guard.clone(),
-        call.pace.owe(),
+        call.idle_timer.begin_work(),
         call.request.lock().take(),
     );
     let app = Arc::clone(call.app);

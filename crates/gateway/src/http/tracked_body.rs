@@ -11,14 +11,14 @@ use hyper::body::{Body, Bytes, Frame, SizeHint};
 
 use super::PART;
 use crate::backend::WINDOW;
+use crate::idle_timer::{IdleTimer, PendingWork};
 use crate::memory::{Account, Admission, Charge};
-use crate::pace::{Owed, Pace};
 
 /// A body whose parts are counted. hyper asks for the next part before it knows whether the client takes it.
-pub struct Paced<B> {
+pub struct TrackedBody<B> {
     body: B,
-    pace: Arc<Pace>,
-    owed: Option<Owed>,
+    idle_timer: Arc<IdleTimer>,
+    pending: Option<PendingWork>,
     account: Arc<Account>,
     /// Memory for what may have been read ahead.
     ahead: Option<Charge>,
@@ -40,7 +40,7 @@ pub enum ReadAhead {
 
 /// The request that a body answers.
 pub struct BodyContext {
-    pub pace: Arc<Pace>,
+    pub idle_timer: Arc<IdleTimer>,
     pub account: Arc<Account>,
     pub request: Option<Admission>,
     pub ahead: Option<Charge>,
@@ -48,12 +48,12 @@ pub struct BodyContext {
     pub is_http2: bool,
 }
 
-impl<B> Paced<B> {
+impl<B> TrackedBody<B> {
     pub fn new(body: B, of: BodyContext) -> Self {
         Self {
             body,
-            pace: of.pace,
-            owed: None,
+            idle_timer: of.idle_timer,
+            pending: None,
             account: of.account,
             ahead: of.ahead,
             reads: of.reads,
@@ -80,7 +80,7 @@ impl<B> Paced<B> {
     }
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Body for Paced<B> {
+impl<B: Body<Data = Bytes> + Unpin> Body for TrackedBody<B> {
     type Data = Bytes;
     type Error = B::Error;
 
@@ -90,7 +90,8 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Paced<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let this = self.get_mut();
         if this.account.poll_ready(context).is_pending() {
-            this.owed.get_or_insert_with(|| this.pace.owe());
+            this.pending
+                .get_or_insert_with(|| this.idle_timer.begin_work());
             return Poll::Pending;
         }
         if this.reads == ReadAhead::Part {
@@ -98,14 +99,15 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Paced<B> {
         }
         let polled = Pin::new(&mut this.body).poll_frame(context);
         if polled.is_pending() {
-            this.owed.get_or_insert_with(|| this.pace.owe());
+            this.pending
+                .get_or_insert_with(|| this.idle_timer.begin_work());
             if this.reads != ReadAhead::Part {
                 this.ahead = None;
             }
         }
         let frame = ready!(polled);
-        this.owed = None;
-        this.pace.moved();
+        this.pending = None;
+        this.idle_timer.touch();
         let frame = frame.map(|read| read.map(|frame| this.hold(frame)));
         if this.body.is_end_stream() || frame.is_none() {
             this.ahead = None;
