@@ -205,9 +205,9 @@ impl Sites {
     }
 
     /// Starts the health checks that are configured.
-    pub fn keep_asking(&self, files: &FileBudget) {
+    pub fn start_checks(&self, files: &FileBudget) {
         for served in self.each() {
-            served.backends.keep_asking(files);
+            served.backends.start_checks(files);
         }
     }
 

@@ -4,7 +4,7 @@ use hsmux_config::Behind;
 use tokio::io::AsyncWriteExt;
 
 use crate::app_state::AppState;
-use crate::backend::{Line, Unreached};
+use crate::backend::{BackendStream, ConnectError};
 use crate::connection::Client;
 use crate::joined::join;
 use crate::metrics::RefusalReason;
@@ -23,14 +23,14 @@ pub async fn serve(app: &AppState, client: Client) -> Result<(), RefusalReason> 
     Ok(())
 }
 
-async fn connect(app: &AppState, client: &Client) -> Result<Line, RefusalReason> {
+async fn connect(app: &AppState, client: &Client) -> Result<BackendStream, RefusalReason> {
     let served = &client.served;
     for backend in served.backends.in_turn() {
         let patience = served.site.backend_timeout;
         match backend.connect(patience, &app.files).await {
-            Ok(line) => return Ok(line),
-            Err(Unreached::NoFile) => return Err(RefusalReason::Files),
-            Err(Unreached::Down) => {}
+            Ok(stream) => return Ok(stream),
+            Err(ConnectError::NoFile) => return Err(RefusalReason::Files),
+            Err(ConnectError::Down) => {}
         }
     }
     Err(RefusalReason::Backend)

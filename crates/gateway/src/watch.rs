@@ -53,7 +53,7 @@ impl Watch {
         app: Arc<AppState>,
         current: impl Fn() -> Option<GatewaySection> + Send + Sync + 'static,
     ) {
-        app.sites.load().keep_asking(&app.files);
+        app.sites.load().start_checks(&app.files);
         loop {
             tokio::time::sleep(LOOK).await;
             let section = current().unwrap_or_else(|| self.section.clone());
@@ -119,7 +119,7 @@ impl Watch {
             tickets: app.tickets.as_ref(),
         };
         let (sites, failed) = reader.read_again(&before);
-        sites.keep_asking(&app.files);
+        sites.start_checks(&app.files);
         app.sites.store(Arc::new(sites));
         app.changes.send_replace(());
         for FailedSite { name, error } in &failed {

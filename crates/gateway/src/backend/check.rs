@@ -16,21 +16,22 @@ use crate::file_budget::{FileBudget, FilePermit};
 
 impl Backends {
     /// Starts the checks, unless they run. They end when nobody else holds the backends.
-    pub fn keep_asking(self: &Arc<Self>, files: &FileBudget) {
+    pub fn start_checks(self: &Arc<Self>, files: &FileBudget) {
         let Some(check) = self.behind.check() else {
             return;
         };
-        if self.asked.swap(true, Relaxed) {
+        if self.checks_run.swap(true, Relaxed) {
             return;
         }
         for which in 0..self.all.len() {
-            let asking = keep_asking(Arc::downgrade(self), which, check.clone(), files.clone());
-            tokio::spawn(asking);
+            let checks =
+                check_repeatedly(Arc::downgrade(self), which, check.clone(), files.clone());
+            tokio::spawn(checks);
         }
     }
 }
 
-async fn keep_asking(backends: Weak<Backends>, which: usize, check: Check, files: FileBudget) {
+async fn check_repeatedly(backends: Weak<Backends>, which: usize, check: Check, files: FileBudget) {
     let mut turns = interval(check.interval);
     turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -48,7 +49,7 @@ async fn keep_asking(backends: Weak<Backends>, which: usize, check: Check, files
 impl Backend {
     async fn check(&self, check: &Check, file: FilePermit) {
         let patience = check.interval.min(CONNECT);
-        let asked = timeout(patience, self.ask(&check.path, file)).await;
+        let asked = timeout(patience, self.probe(&check.path, file)).await;
         match asked.unwrap_or_else(|_| Err(format!("no answer within {patience:?}"))) {
             Ok(()) => self.health.passed(&self.url),
             Err(why) => {
@@ -59,10 +60,10 @@ impl Backend {
     }
 
     /// Checks on a connection of its own: it may be connecting that fails.
-    async fn ask(&self, path: &str, file: FilePermit) -> Result<(), String> {
+    async fn probe(&self, path: &str, file: FilePermit) -> Result<(), String> {
         let stream = self.open(file).await?;
         let request = Request::get(path).header(USER_AGENT, "hsmux");
-        let (mut sender, request) = match self.shared {
+        let (mut sender, request) = match self.http2 {
             None => {
                 let sender = Sender::One(one_by_one(stream).await?);
                 (sender, request.header(CONNECTION, "close"))

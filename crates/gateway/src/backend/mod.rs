@@ -5,29 +5,30 @@
 //! | `check` | health checks |
 //! | `exchange` | a request and its answer |
 //! | `health` | health of a server |
-//! | `idle` | idle connections of HTTP/1.1 |
-//! | `line` | a TCP connection, and the file that it holds |
+//! | `http1_pool` | idle connections of HTTP/1.1 |
+//! | `http2_pool` | connections of HTTP/2, and the requests under way on each |
+//! | `request_body` | the body of a request |
 //! | `sender` | a connection that takes requests |
-//! | `shared` | connections of HTTP/2, and the requests under way on each |
+//! | `stream` | a TCP connection, and the file that it holds |
 //! | `tls` | TLS to a server |
 //! | `upload_queue` | parts of a request's body that a server has yet to take |
 
-mod asked;
 mod check;
 mod exchange;
 mod health;
-mod idle;
-mod line;
+mod http1_pool;
+mod http2_pool;
+mod request_body;
 mod sender;
-mod shared;
+mod stream;
 mod tls;
 mod upload_queue;
 
-pub use asked::Asked;
-pub use exchange::Failure;
-pub use line::Line;
+pub use exchange::ExchangeError;
+pub use http2_pool::ResponseBody;
+pub use request_body::RequestBody;
 pub use sender::WINDOW;
-pub use shared::Answered;
+pub use stream::BackendStream;
 
 use std::error::Error as StdError;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -46,8 +47,8 @@ use tower::ServiceExt;
 use crate::certificate::wrong;
 use crate::file_budget::{FileBudget, FilePermit};
 use health::Health;
-use idle::Idle;
-use shared::Shared;
+use http1_pool::Http1Pool;
+use http2_pool::Http2Pool;
 
 /// All servers of a site.
 pub struct Backends {
@@ -55,7 +56,7 @@ pub struct Backends {
     /// Counts requests; it selects the server that comes next.
     turn: AtomicUsize,
     /// Whether the checks run.
-    asked: AtomicBool,
+    checks_run: AtomicBool,
     behind: Behind,
     roots: FileVersions,
 }
@@ -70,14 +71,14 @@ pub struct Backend {
     tcp: HttpConnector,
     /// `None`: plain TCP.
     tls: Option<SslConnector>,
-    idle: Idle,
+    http1: Http1Pool,
     /// Connections, if the server speaks HTTP/2.
-    shared: Option<Shared>,
+    http2: Option<Http2Pool>,
     health: Health,
 }
 
 /// Why there is no connection.
-pub enum Unreached {
+pub enum ConnectError {
     /// The process may have no more files.
     NoFile,
     /// The server takes none. That was logged.
@@ -96,7 +97,7 @@ impl Backends {
         Ok(Self {
             all: all.collect::<Result<_>>()?,
             turn: AtomicUsize::new(0),
-            asked: AtomicBool::new(false),
+            checks_run: AtomicBool::new(false),
             behind: site.behind.clone(),
             roots,
         })
@@ -151,23 +152,27 @@ impl Backend {
             url: url.clone(),
             tcp,
             tls,
-            idle: Idle::default(),
-            shared: http2.then(Shared::default),
+            http1: Http1Pool::default(),
+            http2: http2.then(Http2Pool::default),
             health: Health::new(behind.check().is_some()),
         })
     }
 
     /// Opens a new connection for any protocol.
-    pub async fn connect(&self, patience: Duration, files: &FileBudget) -> Result<Line, Unreached> {
-        let line = self.reach(patience, files, |file| self.dial(file)).await?;
+    pub async fn connect(
+        &self,
+        patience: Duration,
+        files: &FileBudget,
+    ) -> Result<BackendStream, ConnectError> {
+        let stream = self.reach(patience, files, |file| self.dial(file)).await?;
         self.health.answered(&self.url);
-        Ok(line)
+        Ok(stream)
     }
 
-    async fn dial(&self, file: FilePermit) -> Result<Line, String> {
+    async fn dial(&self, file: FilePermit) -> Result<BackendStream, String> {
         let dialled = self.tcp.clone().oneshot(self.uri.clone()).await;
         let stream = dialled.map_err(|e| format!("it takes no connection: {}", reasons(&e)))?;
-        Ok(Line {
+        Ok(BackendStream {
             stream: stream.into_inner(),
             _file: file,
         })
@@ -179,17 +184,17 @@ impl Backend {
         patience: Duration,
         files: &FileBudget,
         open: impl FnOnce(FilePermit) -> F,
-    ) -> Result<T, Unreached>
+    ) -> Result<T, ConnectError>
     where
         F: Future<Output = Result<T, String>>,
     {
         let patience = patience.min(CONNECT);
         let file = files.wait_for_backend(patience).await;
-        let opened = timeout(patience, open(file.ok_or(Unreached::NoFile)?)).await;
+        let opened = timeout(patience, open(file.ok_or(ConnectError::NoFile)?)).await;
         let late = |_| Err(format!("it takes no connection within {patience:?}"));
         opened.unwrap_or_else(late).map_err(|why| {
             self.health.failed(&self.url, &why);
-            Unreached::Down
+            ConnectError::Down
         })
     }
 }

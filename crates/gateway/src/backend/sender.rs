@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower::BoxError;
 
+use super::http2_pool::STREAMS;
 use super::reasons;
-use super::shared::STREAMS;
 
 /// Sends requests with such bodies on one connection.
 pub enum Sender<B> {

@@ -8,7 +8,7 @@ use boring::x509::store::X509StoreBuilder;
 use hsmux_token::Result;
 use tokio_boring::SslStream;
 
-use super::line::Line;
+use super::stream::BackendStream;
 use crate::certificate::{chain, wrong};
 use crate::tls::SUITES;
 
@@ -33,8 +33,12 @@ pub fn connector(roots: Option<&Path>, http2: bool) -> Result<SslConnector> {
 }
 
 /// The handshake. It sends SNI unless the name is an address.
-pub async fn shake(tls: &SslConnector, name: &str, line: Line) -> Result<SslStream<Line>, String> {
+pub async fn handshake(
+    tls: &SslConnector,
+    name: &str,
+    stream: BackendStream,
+) -> Result<SslStream<BackendStream>, String> {
     let config = tls.configure().map_err(|e| e.to_string())?;
-    let shaken = tokio_boring::connect(config, name, line).await;
+    let shaken = tokio_boring::connect(config, name, stream).await;
     shaken.map_err(|e| e.to_string())
 }

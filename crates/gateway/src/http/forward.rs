@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::rest::linger;
 use super::upgrade::{WEBSOCKET, Wish, is_websocket};
 use super::{Answer, Call, Host, Refusal, UPLOAD, UPLOADS, busy, headers, text};
-use crate::backend::{Answered, Asked, Failure, WINDOW};
+use crate::backend::{ExchangeError, RequestBody, ResponseBody, WINDOW};
 use crate::memory::Account;
 
 /// Passes a request on to a backend.
@@ -99,7 +99,7 @@ fn prepare(
 }
 
 /// The backend's answer without the fields for its connection.
-pub fn plain(mut answer: Response<Answered>) -> Answer {
+pub fn plain(mut answer: Response<ResponseBody>) -> Answer {
     headers::strip(answer.headers_mut());
     answer.map(|body| body.map_err(Into::into).boxed_unsync())
 }
@@ -108,10 +108,10 @@ pub fn plain(mut answer: Response<Answered>) -> Answer {
 fn take_body(
     account: &Arc<Account>,
     request: Request<Incoming>,
-) -> Result<Request<Asked>, Incoming> {
+) -> Result<Request<RequestBody>, Incoming> {
     let (head, body) = request.into_parts();
     if body.is_end_stream() {
-        return Ok(Request::from_parts(head, Asked::new(body, 0, None)));
+        return Ok(Request::from_parts(head, RequestBody::new(body, 0, None)));
     }
     let length = body.size_hint().upper();
     let length = length.map_or(UPLOAD.into(), |length| length.min(UPLOAD.into())) as usize;
@@ -120,7 +120,7 @@ fn take_body(
     };
     Ok(Request::from_parts(
         head,
-        Asked::new(body, length, Some(upload)),
+        RequestBody::new(body, length, Some(upload)),
     ))
 }
 
@@ -156,22 +156,25 @@ fn address(request: &mut Request<Incoming>, host: &Host, from: SocketAddr) -> Op
 }
 
 /// Tries one backend after the other, until a part of the request has been sent to one.
-async fn ask(call: &Call<'_>, mut request: Request<Asked>) -> Result<Response<Answered>, Answer> {
+async fn ask(
+    call: &Call<'_>,
+    mut request: Request<RequestBody>,
+) -> Result<Response<ResponseBody>, Answer> {
     let patience = call.served.site.backend_timeout;
     for backend in call.served.backends.in_turn() {
         match backend.exchange(request, patience, &call.app.files).await {
             Ok(answer) => return Ok(answer),
-            Err(Failure::Unsent(unsent)) => request = *unsent,
-            Err(Failure::Lost) => break,
-            Err(Failure::Late) => {
+            Err(ExchangeError::Unsent(unsent)) => request = *unsent,
+            Err(ExchangeError::Lost) => break,
+            Err(ExchangeError::Late) => {
                 let why = "the server behind this one takes too long";
                 return Err(text(StatusCode::GATEWAY_TIMEOUT, why));
             }
-            Err(Failure::Unusable) => {
+            Err(ExchangeError::Unusable) => {
                 let why = "the answer of the server behind this one cannot be passed on";
                 return Err(text(StatusCode::BAD_GATEWAY, why));
             }
-            Err(Failure::NoFile) => {
+            Err(ExchangeError::NoFile) => {
                 let why = "this server has no more connections to the one behind it";
                 return Err(text(StatusCode::SERVICE_UNAVAILABLE, why));
             }

@@ -17,7 +17,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 
 use super::{Answer, Call, headers, text};
-use crate::backend::Answered;
+use crate::backend::ResponseBody;
 use crate::joined;
 
 /// A client's request to change the protocol.
@@ -77,7 +77,7 @@ impl Wish {
 
     /// Translates the backend's answer for the client. If the backend agrees, both connections are joined until one
     /// side or the gateway ends.
-    pub fn answer(self, call: &Call<'_>, mut answer: Response<Answered>) -> Answer {
+    pub fn answer(self, call: &Call<'_>, mut answer: Response<ResponseBody>) -> Answer {
         let agrees = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
         let accept = answer.headers().get(SEC_WEBSOCKET_ACCEPT);
         let right = self

@@ -7,17 +7,17 @@ use hyper::client::conn::http1::SendRequest;
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
-use super::asked::Asked;
+use super::request_body::RequestBody;
 
 /// Requests on one connection.
-pub type Sender = SendRequest<Asked>;
+pub type Sender = SendRequest<RequestBody>;
 
 /// The idle connections of one server.
 #[derive(Clone, Default)]
-pub struct Idle(Arc<Mutex<Kept>>);
+pub struct Http1Pool(Arc<Mutex<IdleConnections>>);
 
 #[derive(Default)]
-struct Kept {
+struct IdleConnections {
     /// Each with the time since when it is idle; the newest last.
     waiting: Vec<(Sender, Instant)>,
     /// Whether the sweep runs.
@@ -25,14 +25,14 @@ struct Kept {
 }
 
 /// How long a connection may be idle. Common servers wait longer: a request is lost if the server closes first.
-pub const PATIENCE: Duration = Duration::from_secs(4);
+pub const IDLE_LIMIT: Duration = Duration::from_secs(4);
 
-impl Idle {
+impl Http1Pool {
     /// The connection that was idle for the shortest time.
     pub fn take(&self) -> Option<Sender> {
-        let mut kept = self.0.lock();
+        let mut connections = self.0.lock();
         loop {
-            let waiting = kept.waiting.pop()?;
+            let waiting = connections.waiting.pop()?;
             if is_good(&waiting) {
                 return Some(waiting.0);
             }
@@ -44,18 +44,18 @@ impl Idle {
         if sender.is_ready() {
             return self.put(sender);
         }
-        let idle = self.clone();
+        let pool = self.clone();
         tokio::spawn(async move {
             if sender.ready().await.is_ok() {
-                idle.put(sender);
+                pool.put(sender);
             }
         });
     }
 
     fn put(&self, sender: Sender) {
-        let mut kept = self.0.lock();
-        kept.waiting.push((sender, Instant::now()));
-        if !std::mem::replace(&mut kept.swept, true) {
+        let mut connections = self.0.lock();
+        connections.waiting.push((sender, Instant::now()));
+        if !std::mem::replace(&mut connections.swept, true) {
             tokio::spawn(self.clone().sweep());
         }
     }
@@ -63,11 +63,11 @@ impl Idle {
     /// Closes connections that were idle for too long, until none is left.
     async fn sweep(self) {
         loop {
-            sleep(PATIENCE).await;
-            let mut kept = self.0.lock();
-            kept.waiting.retain(is_good);
-            if kept.waiting.is_empty() {
-                kept.swept = false;
+            sleep(IDLE_LIMIT).await;
+            let mut connections = self.0.lock();
+            connections.waiting.retain(is_good);
+            if connections.waiting.is_empty() {
+                connections.swept = false;
                 return;
             }
         }
@@ -75,5 +75,5 @@ impl Idle {
 }
 
 fn is_good((sender, since): &(Sender, Instant)) -> bool {
-    since.elapsed() < PATIENCE && !sender.is_closed()
+    since.elapsed() < IDLE_LIMIT && !sender.is_closed()
 }

@@ -17,48 +17,48 @@ use super::upload_queue::UploadQueue;
 ///
 /// If the backend answers or ends before it has taken all of the body, the client is still sending. The rest is then
 /// read for a while and dropped ([`linger`]).
-pub struct Asked {
+pub struct RequestBody {
     body: Option<Incoming>,
-    outcome: Outcome,
+    outcome: BodyOutcome,
     /// Parts that the server has not taken yet.
     queue: Arc<UploadQueue>,
     /// Memory for what the client may send ahead.
-    held: Option<Admission>,
+    memory: Option<Admission>,
 }
 
 /// Tells later whether a client's body has failed. `None`: there was no body.
 #[derive(Clone, Default)]
-pub struct Outcome(Option<Arc<AtomicBool>>);
+pub struct BodyOutcome(Option<Arc<AtomicBool>>);
 
-impl Asked {
+impl RequestBody {
     /// The body of a request without one.
-    pub fn nothing() -> Self {
+    pub fn empty() -> Self {
         Self {
             body: None,
-            outcome: Outcome::default(),
+            outcome: BodyOutcome::default(),
             queue: UploadQueue::new(0),
-            held: None,
+            memory: None,
         }
     }
 
-    /// A client's body. At most `most` bytes wait for the server, and `held` is the memory for them.
-    pub fn new(body: Incoming, most: usize, held: Option<Admission>) -> Self {
-        let outcome = Outcome((!body.is_end_stream()).then(Arc::default));
+    /// A client's body. At most `most` bytes wait for the server, and `memory` is the memory for them.
+    pub fn new(body: Incoming, most: usize, memory: Option<Admission>) -> Self {
+        let outcome = BodyOutcome((!body.is_end_stream()).then(Arc::default));
         Self {
             body: Some(body),
             outcome,
             queue: UploadQueue::new(most),
-            held,
+            memory,
         }
     }
 
     /// A handle that tells later whether the body has failed.
-    pub fn outcome(&self) -> Outcome {
+    pub fn outcome(&self) -> BodyOutcome {
         self.outcome.clone()
     }
 }
 
-impl Outcome {
+impl BodyOutcome {
     /// Whether it was malformed, or ended too early.
     pub fn has_failed(&self) -> bool {
         let failed = self.0.as_ref();
@@ -66,7 +66,7 @@ impl Outcome {
     }
 }
 
-impl Body for Asked {
+impl Body for RequestBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -107,10 +107,10 @@ impl Body for Asked {
     }
 }
 
-impl Drop for Asked {
+impl Drop for RequestBody {
     fn drop(&mut self) {
         if let Some(rest) = self.body.take() {
-            linger_holding(rest, self.held.take());
+            linger_holding(rest, self.memory.take());
         }
     }
 }

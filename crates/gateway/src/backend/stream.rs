@@ -10,12 +10,12 @@ use tokio::net::TcpStream;
 use crate::file_budget::FilePermit;
 
 /// The connection. It gives back its file when it is dropped.
-pub struct Line {
+pub struct BackendStream {
     pub stream: TcpStream,
     pub _file: FilePermit,
 }
 
-impl AsyncRead for Line {
+impl AsyncRead for BackendStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -25,7 +25,7 @@ impl AsyncRead for Line {
     }
 }
 
-impl AsyncWrite for Line {
+impl AsyncWrite for BackendStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -11,30 +11,30 @@ use hyper::client::conn::http2::SendRequest;
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
-use super::asked::Asked;
-use super::idle::PATIENCE;
+use super::http1_pool::IDLE_LIMIT;
+use super::request_body::RequestBody;
 use super::sender::Most;
 
 /// The connections to one server.
 #[derive(Clone, Default)]
-pub struct Shared(Arc<Kept>);
+pub struct Http2Pool(Arc<PoolState>);
 
 #[derive(Default)]
-struct Kept {
-    open: Mutex<Open>,
+struct PoolState {
+    open: Mutex<OpenConnections>,
     /// Locked while a request opens a connection. Requests that come meanwhile share it.
     opening: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
-struct Open {
+struct OpenConnections {
     all: Vec<Connection>,
     /// Whether the sweep runs.
     swept: bool,
 }
 
 struct Connection {
-    sender: SendRequest<Asked>,
+    sender: SendRequest<RequestBody>,
     under_way: Arc<AtomicU32>,
     most: Most,
     opened: Instant,
@@ -42,20 +42,20 @@ struct Connection {
 }
 
 /// A request's stream on a connection, until its answer has been read to its end.
-pub struct Share(Arc<AtomicU32>);
+pub struct StreamPermit(Arc<AtomicU32>);
 
 /// The body of an answer.
-pub struct Answered {
+pub struct ResponseBody {
     body: Incoming,
-    _share: Option<Share>,
+    _permit: Option<StreamPermit>,
 }
 
 /// Requests under way on one connection at most: what servers should allow (RFC 9113, section 6.5.2).
 pub const STREAMS: u32 = 100;
 
-impl Shared {
+impl Http2Pool {
     /// A stream on an open connection that was opened after `since`.
-    pub fn take(&self, since: Option<Instant>) -> Option<(SendRequest<Asked>, Share)> {
+    pub fn take(&self, since: Option<Instant>) -> Option<(SendRequest<RequestBody>, StreamPermit)> {
         let mut open = self.0.open.lock();
         open.all.retain(|connection| !connection.sender.is_closed());
         let connection = open
@@ -63,18 +63,21 @@ impl Shared {
             .iter_mut()
             .find(|it| Some(it.opened) >= since && it.has_room())?;
         connection.used = Instant::now();
-        Some((connection.sender.clone(), Share::of(&connection.under_way)))
+        Some((
+            connection.sender.clone(),
+            StreamPermit::of(&connection.under_way),
+        ))
     }
 
     /// Waits until no other request opens a connection. Streams on a new one can be taken then.
-    pub async fn turn(&self) -> impl Drop + '_ {
+    pub async fn lock_opening(&self) -> impl Drop + '_ {
         self.0.opening.lock().await
     }
 
     /// Keeps a new connection for others, and takes the first stream on it.
-    pub fn keep(&self, sender: SendRequest<Asked>, most: Most) -> Share {
+    pub fn keep(&self, sender: SendRequest<RequestBody>, most: Most) -> StreamPermit {
         let under_way = Arc::default();
-        let share = Share::of(&under_way);
+        let permit = StreamPermit::of(&under_way);
         let mut open = self.0.open.lock();
         if !std::mem::replace(&mut open.swept, true) {
             tokio::spawn(self.clone().sweep());
@@ -87,20 +90,20 @@ impl Shared {
             opened,
             used: opened,
         });
-        share
+        permit
     }
 
     /// Gives the connection to no further request.
-    pub fn forget(&self, share: &Share) {
+    pub fn forget(&self, permit: &StreamPermit) {
         let mut open = self.0.open.lock();
-        let other = |connection: &Connection| !Arc::ptr_eq(&connection.under_way, &share.0);
+        let other = |connection: &Connection| !Arc::ptr_eq(&connection.under_way, &permit.0);
         open.all.retain(other);
     }
 
     /// Closes connections that were idle for too long, until none is left.
     async fn sweep(self) {
         loop {
-            sleep(PATIENCE).await;
+            sleep(IDLE_LIMIT).await;
             let mut open = self.0.open.lock();
             open.all.retain(Connection::is_wanted);
             if open.all.is_empty() {
@@ -117,34 +120,34 @@ impl Connection {
     }
 
     fn is_wanted(&self) -> bool {
-        let used = self.under_way.load(Relaxed) > 0 || self.used.elapsed() < PATIENCE;
+        let used = self.under_way.load(Relaxed) > 0 || self.used.elapsed() < IDLE_LIMIT;
         used && !self.sender.is_closed()
     }
 }
 
-impl Share {
+impl StreamPermit {
     fn of(under_way: &Arc<AtomicU32>) -> Self {
         under_way.fetch_add(1, Relaxed);
         Self(Arc::clone(under_way))
     }
 }
 
-impl Drop for Share {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
 }
 
-impl Answered {
-    pub fn new(body: Incoming, share: Option<Share>) -> Self {
+impl ResponseBody {
+    pub fn new(body: Incoming, permit: Option<StreamPermit>) -> Self {
         Self {
             body,
-            _share: share,
+            _permit: permit,
         }
     }
 }
 
-impl Body for Answered {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
