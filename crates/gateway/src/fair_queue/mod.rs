@@ -5,7 +5,7 @@
 //! attacker that does not use its signatures delays the others by the rest of one.
 
 mod history;
-mod line;
+mod source_queue;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +18,7 @@ use hsmux_token::Room;
 
 use crate::source::{ClientSource, subnet};
 use history::Histories;
-use line::Line;
+use source_queue::SourceQueue;
 
 /// `G` names a group of members that signs; groups share nothing. `T` is a waiting entry.
 pub struct FairQueue<G, T> {
@@ -60,7 +60,7 @@ impl<G> Grant<G> {
 }
 
 struct Group<T> {
-    lines: HashMap<ClientSource, Line<T>>,
+    queues: HashMap<ClientSource, SourceQueue<T>>,
     /// Waiting sources: those in doubt come last, and then by their turn.
     order: BTreeMap<(bool, u64), ClientSource>,
     begun: usize,
@@ -147,13 +147,13 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
         let turn = self.turns;
         let state = self.groups.get_mut(group)?;
         let source = state.choose(room)?;
-        let line = state.lines.get_mut(&source)?;
-        let in_doubt = line.in_doubt;
-        state.order.remove(&line.key());
-        let work = line.pop();
-        line.turn = turn;
-        if line.is_empty() {
-            state.lines.remove(&source);
+        let queue = state.queues.get_mut(&source)?;
+        let in_doubt = queue.in_doubt;
+        state.order.remove(&queue.key());
+        let work = queue.pop();
+        queue.turn = turn;
+        if queue.is_empty() {
+            state.queues.remove(&source);
         } else {
             state.order.insert((in_doubt, turn), source);
         }
@@ -191,8 +191,8 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
     pub fn cancel(&mut self, ticket: Ticket) -> Option<T> {
         let source = ClientSource::of(ticket.client);
         let cancel = |group: &mut Group<T>| {
-            let line = group.lines.get_mut(&source)?;
-            let work = line.cancel(ticket.client, ticket.number)?;
+            let queue = group.queues.get_mut(&source)?;
+            let work = queue.cancel(ticket.client, ticket.number)?;
             group.tidy(source);
             Some(work)
         };
@@ -208,15 +208,15 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
         };
         let (source, client) = (ClientSource::of(client), subnet(client));
         let own = group
-            .lines
+            .queues
             .get(&source)
-            .map_or(0, |line| line.before(client));
+            .map_or(0, |queue| queue.before(client));
         let in_doubt = self.histories.is_in_doubt(source, now);
-        let ahead = |(other, line): (&ClientSource, &Line<T>)| {
-            let counts = *other != source && (in_doubt || !line.in_doubt);
-            if counts { line.len().min(own + 1) } else { 0 }
+        let ahead = |(other, queue): (&ClientSource, &SourceQueue<T>)| {
+            let counts = *other != source && (in_doubt || !queue.in_doubt);
+            if counts { queue.len().min(own + 1) } else { 0 }
         };
-        own + group.lines.iter().map(ahead).sum::<usize>()
+        own + group.queues.iter().map(ahead).sum::<usize>()
     }
 
     /// Whether a new entry of this client would be taken.
@@ -229,24 +229,27 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
         self.groups.entry(group.clone()).or_insert_with(Group::new)
     }
 
-    fn lines_of(&self, source: ClientSource) -> impl Iterator<Item = &Line<T>> {
+    fn queues_of(&self, source: ClientSource) -> impl Iterator<Item = &SourceQueue<T>> {
         let groups = self.groups.values();
-        groups.filter_map(move |group| group.lines.get(&source))
+        groups.filter_map(move |group| group.queues.get(&source))
     }
 
     fn waiting_of(&self, source: ClientSource) -> usize {
-        self.lines_of(source).map(Line::len).sum()
+        self.queues_of(source).map(SourceQueue::len).sum()
     }
 
     /// Whether another subnet of a source has more entries than this one.
     fn yields_to(&self, source: ClientSource, client: IpAddr) -> bool {
-        let own: usize = self.lines_of(source).map(|line| line.len_of(client)).sum();
-        self.lines_of(source).any(|line| line.most() > own + 1)
+        let own: usize = self
+            .queues_of(source)
+            .map(|queue| queue.len_of(client))
+            .sum();
+        self.queues_of(source).any(|queue| queue.most() > own + 1)
     }
 
     /// The source with the most entries, and how many.
     fn heaviest(&self, now: Instant) -> Option<((usize, bool), ClientSource)> {
-        let sources = self.groups.values().flat_map(|group| group.lines.keys());
+        let sources = self.groups.values().flat_map(|group| group.queues.keys());
         let weigh = |source: &ClientSource| {
             let in_doubt = self.histories.is_in_doubt(*source, now);
             ((self.waiting_of(*source), in_doubt), *source)
@@ -257,9 +260,9 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
     /// Takes out the last entry of the subnet with the most.
     fn evict(&mut self, source: ClientSource) -> Option<T> {
         let groups = self.groups.values_mut();
-        let most = |group: &&mut Group<T>| group.lines.get(&source).map_or(0, Line::most);
+        let most = |group: &&mut Group<T>| group.queues.get(&source).map_or(0, SourceQueue::most);
         let group = groups.max_by_key(most)?;
-        let work = group.lines.get_mut(&source)?.evict();
+        let work = group.queues.get_mut(&source)?.evict();
         group.tidy(source);
         self.waiting -= usize::from(work.is_some());
         work
@@ -269,12 +272,12 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
     fn sort(&mut self, source: ClientSource, now: Instant) {
         let in_doubt = self.histories.is_in_doubt(source, now);
         for group in self.groups.values_mut() {
-            if let Some(line) = group.lines.get_mut(&source)
-                && line.in_doubt != in_doubt
+            if let Some(queue) = group.queues.get_mut(&source)
+                && queue.in_doubt != in_doubt
             {
-                group.order.remove(&line.key());
-                line.in_doubt = in_doubt;
-                group.order.insert(line.key(), source);
+                group.order.remove(&queue.key());
+                queue.in_doubt = in_doubt;
+                group.order.insert(queue.key(), source);
             }
         }
     }
@@ -283,7 +286,7 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
 impl<T> Group<T> {
     fn new() -> Self {
         Self {
-            lines: HashMap::new(),
+            queues: HashMap::new(),
             order: BTreeMap::new(),
             begun: 0,
             begun_in_doubt: 0,
@@ -324,11 +327,11 @@ impl<T> Group<T> {
     }
 
     fn push(&mut self, source: ClientSource, in_doubt: bool, client: IpAddr, number: u64, work: T) {
-        let line = self.lines.entry(source).or_insert_with(|| {
+        let queue = self.queues.entry(source).or_insert_with(|| {
             self.order.insert((in_doubt, number), source);
-            Line::new(in_doubt, number)
+            SourceQueue::new(in_doubt, number)
         });
-        line.push(client, number, work);
+        queue.push(client, number, work);
     }
 
     /// The source that is next.
@@ -355,11 +358,11 @@ impl<T> Group<T> {
 
     /// Drops a source without entries.
     fn tidy(&mut self, source: ClientSource) {
-        if let Some(line) = self.lines.get(&source)
-            && line.is_empty()
+        if let Some(queue) = self.queues.get(&source)
+            && queue.is_empty()
         {
-            self.order.remove(&line.key());
-            self.lines.remove(&source);
+            self.order.remove(&queue.key());
+            self.queues.remove(&source);
         }
     }
 }

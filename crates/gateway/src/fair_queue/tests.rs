@@ -243,7 +243,7 @@ fn what_is_cancelled_is_gone() {
     assert_eq!(sim.queue.waiting, 1);
     assert!(sim.queue.cancel(second).is_some());
     assert_eq!(sim.queue.before(&0, client, now), 0);
-    assert!(sim.queue.groups[&0].order.is_empty() && sim.queue.groups[&0].lines.is_empty());
+    assert!(sim.queue.groups[&0].order.is_empty() && sim.queue.groups[&0].queues.is_empty());
 }
 
 /// A client's place in the queue depends on its own source, not on how many entries others have.
