@@ -57,7 +57,7 @@ pub struct AppState {
     /// Cache of short files from the sites' folders.
     pub file_cache: Arc<http::FileCache>,
     /// Blocking work on those folders.
-    pub reads: http::FolderReads,
+    pub reads: http::BlockingReads,
     /// Phase of the gateway's shutdown.
     pub phases: Phases,
 }

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use crate::acceptor::ListenerKind;
 use crate::app_state::AppState;
 use crate::file_budget::FileBudget;
-use crate::http::FolderReads;
+use crate::http::BlockingReads;
 use crate::memory::Memory;
 use crate::metrics::{CloseReason, Metrics};
 use crate::phase::{Phase, Phases};
@@ -102,7 +102,7 @@ impl Service for Gateway {
             files,
             memory: Memory::new(section.memory),
             file_cache: Arc::default(),
-            reads: FolderReads::default(),
+            reads: BlockingReads::default(),
             phases,
         });
         let listeners = sockets.serve(&app, &runtime)?;

@@ -16,7 +16,7 @@ use super::upload_queue::UploadQueue;
 /// A client's body, or none.
 ///
 /// If the backend answers or ends before it has taken all of the body, the client is still sending. The rest is then
-/// read for a while and dropped ([`linger`]).
+/// read for a while and dropped ([`linger_holding`]).
 pub struct RequestBody {
     body: Option<Incoming>,
     outcome: BodyOutcome,

@@ -17,22 +17,22 @@ use tower_http::services::fs::ServeFileSystemResponseBody as Found;
 
 use crate::app_state::AppState;
 
+use super::blocking_reads::FolderReads;
 use super::file_cache::CachedFile;
-use super::files::Files;
+use super::folder_backend::FolderBackend;
 use super::forward::malformed;
 use super::if_range::{Condition, for_all_of_it};
-use super::reads::Reads;
-use super::rest::{Rest, linger};
+use super::linger::{DrainOutcome, linger};
 use super::{Answer, PART, text};
 
 /// Answers with a file of the folder.
 pub async fn answer(app: &AppState, folder: &Path, request: Request<Incoming>) -> Answer {
     let (head, body) = request.into_parts();
     // A file needs no body, but a malformed one is an error.
-    match Rest::of(body).await {
-        Rest::Malformed => return malformed(),
-        Rest::Nothing => {}
-        Rest::More(rest) => linger(rest),
+    match DrainOutcome::of(body).await {
+        DrainOutcome::Malformed => return malformed(),
+        DrainOutcome::Complete => {}
+        DrainOutcome::Unfinished(rest) => linger(rest),
     }
     let request = Request::from_parts(head, Empty::<Bytes>::new());
     file(app, folder, request).await
@@ -53,7 +53,7 @@ async fn file(app: &AppState, folder: &Path, request: Request<Empty<Bytes>>) -> 
         return answer;
     }
     let path = path.map(str::to_owned);
-    let files = Files::new(&app.files, reads, local, path.is_some());
+    let files = FolderBackend::new(&app.files, reads, local, path.is_some());
     let found = find(folder, &files, request).await;
     if let (Some(path), StatusCode::OK, Some(whole)) = (path, found.status(), files.read()) {
         let cached = CachedFile {
@@ -72,7 +72,7 @@ async fn file(app: &AppState, folder: &Path, request: Request<Empty<Bytes>>) -> 
 async fn cached_file(
     app: &AppState,
     path: Option<&str>,
-    reads: &Reads,
+    reads: &FolderReads,
     local: bool,
 ) -> Option<Arc<CachedFile>> {
     let cached = app.file_cache.get(reads.folder(), path?)?;
@@ -86,7 +86,11 @@ async fn cached_file(
 }
 
 /// Finds a file, or a range of it. If-Range is compared with the head of the very file that was opened.
-async fn find(folder: &Path, files: &Files, request: Request<Empty<Bytes>>) -> Response<Found> {
+async fn find(
+    folder: &Path,
+    files: &FolderBackend,
+    request: Request<Empty<Bytes>>,
+) -> Response<Found> {
     let look = async |request| {
         let files = ServeDir::with_backend(folder, files.clone()).with_buf_chunk_size(PART);
         let Ok(found) = files.oneshot(request).await;

@@ -10,8 +10,8 @@ use hyper::header::{HOST, HeaderValue};
 use hyper::{Request, Response, StatusCode, Uri, Version};
 use tokio::time::timeout;
 
-use super::rest::linger;
-use super::upgrade::{WEBSOCKET, Wish, is_websocket};
+use super::linger::linger;
+use super::upgrade::{UpgradeRequest, WEBSOCKET, is_websocket};
 use super::{Answer, Call, Host, Refusal, UPLOAD, UPLOADS, busy, headers, text};
 use crate::backend::{ExchangeError, RequestBody, ResponseBody, WINDOW};
 use crate::memory::Account;
@@ -21,14 +21,14 @@ pub async fn pass_on(call: &Call<'_>, host: &Host, mut request: Request<Incoming
     // HTTP/1.0 has no interim answers.
     let interim = call.interim.as_ref();
     let interim = interim.filter(|_| request.version() == Version::HTTP_11);
-    let wish = match prepare(call, host, &mut request) {
-        Ok(wish) => wish,
+    let upgrade = match prepare(call, host, &mut request) {
+        Ok(upgrade) => upgrade,
         Err((status, why)) => {
             linger(request.into_body());
             return text(status, why);
         }
     };
-    let interim = interim.filter(|_| wish.is_none());
+    let interim = interim.filter(|_| upgrade.is_none());
     if let Some(interim) = interim {
         interim.pass_on(&mut request);
     }
@@ -53,8 +53,8 @@ pub async fn pass_on(call: &Call<'_>, host: &Host, mut request: Request<Incoming
         Err(_) if body.has_failed() => return malformed(),
         Err(apology) => return apology,
     };
-    match wish {
-        Some(wish) => wish.answer(call, answer),
+    match upgrade {
+        Some(upgrade) => upgrade.answer(call, answer),
         None if answer.status() == StatusCode::SWITCHING_PROTOCOLS => text(
             StatusCode::BAD_GATEWAY,
             "the server behind this one speaks out of turn",
@@ -68,18 +68,18 @@ fn prepare(
     call: &Call<'_>,
     host: &Host,
     request: &mut Request<Incoming>,
-) -> Result<Option<Wish>, Refusal> {
+) -> Result<Option<UpgradeRequest>, Refusal> {
     let upgrades = &call.served.site.upgrades;
     if is_websocket(request) && !upgrades.iter().any(|allowed| allowed == WEBSOCKET) {
         let why = "this site has no WebSockets";
         return Err((StatusCode::NOT_IMPLEMENTED, why));
     }
-    let wish = Wish::of(request, upgrades).map_err(|_| {
+    let upgrade = UpgradeRequest::of(request, upgrades).map_err(|_| {
         let why = "there are no random numbers";
         (StatusCode::INTERNAL_SERVER_ERROR, why)
     })?;
     let http2 = call.served.site.behind.is_http2();
-    if http2 && wish.is_some() {
+    if http2 && upgrade.is_some() {
         let why = "the server behind this one speaks HTTP/2, and nothing else";
         return Err((StatusCode::NOT_IMPLEMENTED, why));
     }
@@ -90,12 +90,12 @@ fn prepare(
     let trailers = headers::takes_trailers(request.headers());
     address(request, host, call.from)
         .ok_or((StatusCode::BAD_REQUEST, "no host of this name can be"))?;
-    match &wish {
-        Some(wish) => wish.tell(request.headers_mut()),
+    match &upgrade {
+        Some(upgrade) => upgrade.add_fields(request.headers_mut()),
         None if trailers => headers::ask_for_trailers(request.headers_mut(), http2),
         None => {}
     }
-    Ok(wish)
+    Ok(upgrade)
 }
 
 /// The backend's answer without the fields for its connection.

@@ -18,10 +18,10 @@ use super::headers;
 
 /// The interim answers of one connection.
 #[derive(Default)]
-pub struct Interim(Mutex<Waiting>);
+pub struct Interim(Mutex<InterimBuffer>);
 
 #[derive(Default)]
-struct Waiting {
+struct InterimBuffer {
     bytes: Vec<u8>,
     /// How many of them were written.
     written: usize,
@@ -62,8 +62,8 @@ impl Interim {
     }
 
     fn wake(&self, context: &Context<'_>) {
-        let mut waiting = self.0.lock();
-        match &mut waiting.waker {
+        let mut buffer = self.0.lock();
+        match &mut buffer.waker {
             Some(waker) => context.waker().clone_into(waker),
             none => *none = Some(context.waker().clone()),
         }
@@ -77,17 +77,17 @@ impl Interim {
         ) {
             return;
         }
-        let mut waiting = self.0.lock();
-        let before = waiting.bytes.len();
+        let mut buffer = self.0.lock();
+        let before = buffer.bytes.len();
         let mut fields = fields.clone();
         headers::strip(&mut fields);
         // A write to memory does not fail.
-        let _ = waiting.head(status, &fields);
-        if waiting.bytes.len() > MOST {
-            waiting.bytes.truncate(before);
+        let _ = buffer.head(status, &fields);
+        if buffer.bytes.len() > MOST {
+            buffer.bytes.truncate(before);
         }
         // Its task flushes the stream.
-        if let Some(waker) = &waiting.waker {
+        if let Some(waker) = &buffer.waker {
             waker.wake_by_ref();
         }
     }
@@ -107,15 +107,15 @@ impl Interim {
         context: &mut Context<'_>,
         stream: Pin<&mut impl AsyncWrite>,
     ) -> Poll<io::Result<()>> {
-        let mut waiting = self.0.lock();
-        if waiting.written == 0 {
+        let mut buffer = self.0.lock();
+        if buffer.written == 0 {
             return Poll::Ready(Ok(()));
         }
-        waiting.poll_write(context, stream)
+        buffer.poll_write(context, stream)
     }
 }
 
-impl Waiting {
+impl InterimBuffer {
     fn head(&mut self, status: StatusCode, fields: &HeaderMap) -> io::Result<()> {
         let reason = status.canonical_reason().unwrap_or_default();
         write!(self.bytes, "HTTP/1.1 {} {reason}\r\n", status.as_str())?;
@@ -166,10 +166,10 @@ mod tests {
         for _ in 0..1000 {
             interim.push(StatusCode::EARLY_HINTS, &fields);
         }
-        let waiting = interim.0.lock();
-        assert!(waiting.bytes.len() <= MOST);
-        assert!(waiting.bytes.len() > MOST - 2 * long.len());
+        let buffer = interim.0.lock();
+        assert!(buffer.bytes.len() <= MOST);
+        assert!(buffer.bytes.len() > MOST - 2 * long.len());
         // Whole ones only.
-        assert!(waiting.bytes.ends_with(b"\r\n\r\n"));
+        assert!(buffer.bytes.ends_with(b"\r\n\r\n"));
     }
 }

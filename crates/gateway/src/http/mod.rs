@@ -2,33 +2,33 @@
 //!
 //! | file | one idea |
 //! |---|---|
+//! | `blocking_reads` | blocking work on files |
 //! | `client_stream` | a client's stream, with interim answers |
 //! | `file_cache` | cache of short files |
-//! | `files` | a folder's files, opened and read |
+//! | `file_reader` | a long file, read part by part |
 //! | `folder` | a folder in place of a backend |
+//! | `folder_backend` | files of a folder, opened and read |
 //! | `forward` | a request to a backend, and its answer |
 //! | `headers` | fields that are removed and added |
 //! | `host` | the host that a request names |
 //! | `if_range` | the condition If-Range |
 //! | `interim` | interim answers |
-//! | `parts` | a long file, read part by part |
-//! | `reads` | blocking work on files |
-//! | `rest` | the rest of a body that is not needed |
+//! | `linger` | the rest of a body that is not needed |
 //! | `tracked_body` | bodies, charged to the memory budget |
 //! | `upgrade` | WebSocket: a connection or a stream that becomes another protocol's |
 
+mod blocking_reads;
 mod client_stream;
 mod file_cache;
-mod files;
+mod file_reader;
 mod folder;
+mod folder_backend;
 mod forward;
 mod headers;
 mod host;
 mod if_range;
 mod interim;
-mod parts;
-mod reads;
-mod rest;
+mod linger;
 mod tracked_body;
 mod upgrade;
 
@@ -63,11 +63,11 @@ use interim::Interim;
 use tracked_body::{BodyContext, ReadAhead, TrackedBody};
 use upgrade::is_websocket;
 
+pub use blocking_reads::BlockingReads;
 pub use file_cache::FileCache;
 pub use headers::{has_other_coding, remove_ours};
 pub use host::{HTTP, HTTPS, Host};
-pub use reads::FolderReads;
-pub use rest::{linger, linger_holding};
+pub use linger::{linger, linger_holding};
 
 /// The answer to a client.
 pub type Answer = Response<UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>>;

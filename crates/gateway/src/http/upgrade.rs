@@ -21,7 +21,7 @@ use crate::backend::ResponseBody;
 use crate::joined;
 
 /// A client's request to change the protocol.
-pub struct Wish {
+pub struct UpgradeRequest {
     protocol: HeaderValue,
     client: OnUpgrade,
     /// The `Sec-WebSocket-Accept` that the backend has to answer, if the client speaks HTTP/2 and does not check it
@@ -41,7 +41,7 @@ pub fn is_websocket<B>(request: &Request<B>) -> bool {
     request.method() == Method::CONNECT && protocol.is_some_and(|it| it.as_str() == WEBSOCKET)
 }
 
-impl Wish {
+impl UpgradeRequest {
     /// The upgrade of a request, if it has one for an `allowed` protocol. Others are ignored (RFC 9110, section 7.8). A
     /// request of HTTP/2 is rewritten to that of HTTP/1.1.
     pub fn of(
@@ -71,7 +71,7 @@ impl Wish {
     }
 
     /// Adds the fields that ask the backend for the upgrade.
-    pub fn tell(&self, headers: &mut HeaderMap) {
+    pub fn add_fields(&self, headers: &mut HeaderMap) {
         ask(headers, self.protocol.clone());
     }
 

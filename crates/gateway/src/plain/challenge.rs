@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::http::{Answer, FolderReads, Host};
+use crate::http::{Answer, BlockingReads, Host};
 
 const PREFIX: &str = "/.well-known/acme-challenge/";
 
@@ -50,7 +50,7 @@ pub fn token(path: &str) -> Option<&str> {
 
 /// Fetches a token's key authorization. `None`: there is no such challenge.
 pub async fn fetch(
-    reads: &FolderReads,
+    reads: &BlockingReads,
     acme: &Acme,
     token: &str,
     host: &Host,
@@ -174,7 +174,7 @@ mod tests {
         let acme = Acme::Folder(folder.to_owned());
         let request = Request::get("/").header(HOST, "a.test").body(()).unwrap();
         let host = Host::of(&request, HTTP).unwrap();
-        let fetched = fetch(&FolderReads::default(), &acme, token, &host).await;
+        let fetched = fetch(&BlockingReads::default(), &acme, token, &host).await;
         fetched.map_err(|failure| failure.to_string()).unwrap()
     }
 

@@ -20,25 +20,25 @@ const LINGERS: Duration = Duration::from_secs(5);
 const MOST: usize = 1 << 20;
 
 /// Outcome of reading a body.
-pub enum Rest {
+pub enum DrainOutcome {
     /// All was read.
-    Nothing,
+    Complete,
     /// It is malformed, or has ended too early.
     Malformed,
     /// It is too long or too slow; the rest is still to come.
-    More(Incoming),
+    Unfinished(Incoming),
 }
 
-impl Rest {
+impl DrainOutcome {
     /// Reads a body for a while.
     pub async fn of(mut body: Incoming) -> Self {
         if body.is_end_stream() {
-            return Self::Nothing;
+            return Self::Complete;
         }
         let reading = timeout(LINGERS, read(&mut body, MOST));
         match reading.await {
             Ok(Some(rest)) => rest,
-            _ => Self::More(body),
+            _ => Self::Unfinished(body),
         }
     }
 }
@@ -62,15 +62,15 @@ pub fn linger_holding(mut rest: Incoming, held: impl Send + 'static) {
 }
 
 /// Reads a body. `None`: it has more than about `most` bytes.
-async fn read(body: &mut Incoming, most: usize) -> Option<Rest> {
+async fn read(body: &mut Incoming, most: usize) -> Option<DrainOutcome> {
     let mut left = most;
     while left > 0 {
         match body.frame().await {
             Some(Ok(frame)) => {
                 left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
             }
-            Some(Err(_)) => return Some(Rest::Malformed),
-            None => return Some(Rest::Nothing),
+            Some(Err(_)) => return Some(DrainOutcome::Malformed),
+            None => return Some(DrainOutcome::Complete),
         }
     }
     None

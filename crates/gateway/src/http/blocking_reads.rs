@@ -25,28 +25,28 @@ const BELIEVED: Duration = Duration::from_secs(1);
 
 /// The work on every folder.
 #[derive(Default)]
-pub struct FolderReads(Mutex<HashMap<PathBuf, Reads>>);
+pub struct BlockingReads(Mutex<HashMap<PathBuf, FolderReads>>);
 
 /// The work on one folder.
 #[derive(Clone)]
-pub struct Reads(Arc<Folder>);
+pub struct FolderReads(Arc<Folder>);
 
 struct Folder {
     path: PathBuf,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     /// Whether it is on a local disk, and when that was read.
     local: Mutex<Option<(bool, Instant)>>,
 }
 
-impl FolderReads {
-    pub fn of(&self, folder: &Path) -> Reads {
+impl BlockingReads {
+    pub fn of(&self, folder: &Path) -> FolderReads {
         let mut all = self.0.lock();
         if let Some(known) = all.get(folder) {
             return known.clone();
         }
-        let new = Reads(Arc::new(Folder {
+        let new = FolderReads(Arc::new(Folder {
             path: folder.to_owned(),
-            places: Arc::new(Semaphore::new(AT_ONCE)),
+            permits: Arc::new(Semaphore::new(AT_ONCE)),
             local: Mutex::default(),
         }));
         all.insert(folder.to_owned(), new.clone());
@@ -54,7 +54,7 @@ impl FolderReads {
     }
 }
 
-impl Reads {
+impl FolderReads {
     pub fn folder(&self) -> &Path {
         &self.0.path
     }
@@ -89,11 +89,11 @@ impl Reads {
         patience: Duration,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
-        let place = timeout(patience, Arc::clone(&self.0.places).acquire_owned()).await;
-        let place = place.map_err(late)?.map_err(io::Error::other)?;
+        let permit = timeout(patience, Arc::clone(&self.0.permits).acquire_owned()).await;
+        let permit = permit.map_err(late)?.map_err(io::Error::other)?;
         let running = tokio::task::spawn_blocking(move || {
             let done = work();
-            drop(place);
+            drop(permit);
             done
         });
         let done = timeout(patience, running).await.map_err(late)?;
@@ -131,7 +131,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_folder_that_does_not_answer_keeps_its_own_places_and_no_others() {
-        let all = FolderReads::default();
+        let all = BlockingReads::default();
         let (dead, alive) = (all.of(Path::new("/dead")), all.of(Path::new("/alive")));
         let (end, ends) = mpsc::channel::<()>();
         let ends = Arc::new(Mutex::new(ends));
@@ -139,7 +139,7 @@ mod tests {
             let (dead, ends) = (all.of(Path::new("/dead")), Arc::clone(&ends));
             tokio::spawn(async move { dead.run(move || Ok(ends.lock().recv().is_ok())).await });
         }
-        while dead.0.places.available_permits() > 0 {
+        while dead.0.permits.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
         assert_eq!(alive.run(|| Ok(7)).await.unwrap(), 7);
@@ -149,7 +149,7 @@ mod tests {
 
     #[tokio::test]
     async fn nobody_waits_for_ever() {
-        let reads = FolderReads::default().of(Path::new("/dead"));
+        let reads = BlockingReads::default().of(Path::new("/dead"));
         let (end, ends) = mpsc::channel::<()>();
         let soon = Duration::from_millis(10);
         let late = reads.run_within(soon, move || Ok(ends.recv().is_ok()));

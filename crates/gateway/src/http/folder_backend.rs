@@ -21,26 +21,26 @@ use tower_http::services::fs::{Backend, File};
 
 use crate::file_budget::{FileBudget, FilePermit};
 
+use super::blocking_reads::{FolderReads, is_local};
 use super::file_cache::is_cacheable;
-use super::parts::Parts;
-use super::reads::{Reads, is_local};
+use super::file_reader::FileReader;
 
 /// Longer files are read on another thread.
 const SHORT: u64 = 1 << 20;
 
 /// The backend of `ServeDir` for one request. It opens files within the process's budget.
 #[derive(Clone)]
-pub struct Files {
+pub struct FolderBackend {
     budget: FileBudget,
-    reads: Reads,
+    reads: FolderReads,
     /// Whether the folder is on a local disk.
     local: bool,
     /// The file that was read as a whole, if it may go to the cache.
-    read: Option<Arc<Mutex<Option<Whole>>>>,
+    read: Option<Arc<Mutex<Option<WholeFile>>>>,
 }
 
 /// A file that was read as a whole.
-pub struct Whole {
+pub struct WholeFile {
     pub file: PathBuf,
     /// Its metadata from before it was read.
     pub metadata: Metadata,
@@ -50,21 +50,21 @@ pub struct Whole {
 }
 
 /// An open file.
-pub struct Open {
+pub struct OpenFile {
     metadata: Metadata,
-    read: Reading,
+    read: FileContent,
     _permit: FilePermit,
 }
 
-enum Reading {
-    Done(Cursor<Bytes>),
-    Here(std::fs::File),
-    Parts(Parts),
+enum FileContent {
+    Memory(Cursor<Bytes>),
+    Local(std::fs::File),
+    Reader(FileReader),
 }
 
-impl Files {
+impl FolderBackend {
     /// A backend for one request. `keep`: the file may go to the cache.
-    pub fn new(budget: &FileBudget, reads: Reads, local: bool, keep: bool) -> Self {
+    pub fn new(budget: &FileBudget, reads: FolderReads, local: bool, keep: bool) -> Self {
         Self {
             budget: budget.clone(),
             reads,
@@ -74,7 +74,7 @@ impl Files {
     }
 
     /// The file that was read, if it can go to the cache.
-    pub fn read(self) -> Option<Whole> {
+    pub fn read(self) -> Option<WholeFile> {
         self.read?.lock().take()
     }
 
@@ -89,7 +89,7 @@ impl Files {
         mut file: std::fs::File,
         permit: FilePermit,
         here: bool,
-    ) -> io::Result<Open> {
+    ) -> io::Result<OpenFile> {
         let metadata = file.metadata()?;
         if !metadata.is_file() && !metadata.is_dir() {
             return Err(io::ErrorKind::NotFound.into());
@@ -101,21 +101,21 @@ impl Files {
         };
         let read = match (keep, bytes) {
             (Some(keep), Some(bytes)) => {
-                *keep.lock() = Some(Whole {
+                *keep.lock() = Some(WholeFile {
                     file: path,
                     metadata: metadata.clone(),
                     bytes: bytes.clone(),
                     is_local: here || is_local(&file),
                 });
-                Reading::Done(Cursor::new(bytes))
+                FileContent::Memory(Cursor::new(bytes))
             }
-            _ if here && metadata.len() <= SHORT => Reading::Here(file),
+            _ if here && metadata.len() <= SHORT => FileContent::Local(file),
             _ => {
                 let reads = (!here).then(|| self.reads.clone());
-                Reading::Parts(Parts::new(file, metadata.len(), reads))
+                FileContent::Reader(FileReader::new(file, metadata.len(), reads))
             }
         };
-        Ok(Open {
+        Ok(OpenFile {
             metadata,
             read,
             _permit: permit,
@@ -178,17 +178,18 @@ fn absent(error: io::Error) -> io::Error {
 }
 
 /// A result that is there at once, or comes from another thread.
-type Coming<T> = Either<Ready<io::Result<T>>, Pin<Box<dyn Future<Output = io::Result<T>> + Send>>>;
+type FileFuture<T> =
+    Either<Ready<io::Result<T>>, Pin<Box<dyn Future<Output = io::Result<T>> + Send>>>;
 
-fn here<T>(result: io::Result<T>) -> Coming<T> {
+fn here<T>(result: io::Result<T>) -> FileFuture<T> {
     Either::Left(ready(result))
 }
 
-impl Backend for Files {
-    type File = Open;
+impl Backend for FolderBackend {
+    type File = OpenFile;
     type Metadata = Metadata;
-    type OpenFuture = Coming<Open>;
-    type MetadataFuture = Coming<Metadata>;
+    type OpenFuture = FileFuture<OpenFile>;
+    type MetadataFuture = FileFuture<Metadata>;
 
     fn open(&self, path: PathBuf) -> Self::OpenFuture {
         let permit = match self.permit() {
@@ -213,7 +214,7 @@ impl Backend for Files {
     }
 }
 
-impl File for Open {
+impl File for OpenFile {
     type Metadata = Metadata;
     type MetadataFuture<'a> = Ready<io::Result<Metadata>>;
 
@@ -222,7 +223,7 @@ impl File for Open {
     }
 }
 
-impl AsyncRead for Open {
+impl AsyncRead for OpenFile {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -230,8 +231,8 @@ impl AsyncRead for Open {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         match &mut this.read {
-            Reading::Done(bytes) => Pin::new(bytes).poll_read(context, buffer),
-            Reading::Here(file) => {
+            FileContent::Memory(bytes) => Pin::new(bytes).poll_read(context, buffer),
+            FileContent::Local(file) => {
                 // Initializes no more than the file has, and a byte to see its end.
                 let length = usize::try_from(this.metadata.len()).unwrap_or(usize::MAX);
                 let most = buffer.remaining().min(length.saturating_add(1));
@@ -239,25 +240,25 @@ impl AsyncRead for Open {
                 buffer.advance(read);
                 Poll::Ready(Ok(()))
             }
-            Reading::Parts(parts) => parts.poll_read(context, buffer),
+            FileContent::Reader(reader) => reader.poll_read(context, buffer),
         }
     }
 }
 
-impl AsyncSeek for Open {
+impl AsyncSeek for OpenFile {
     fn start_seek(self: Pin<&mut Self>, position: SeekFrom) -> io::Result<()> {
         match &mut self.get_mut().read {
-            Reading::Done(bytes) => bytes.seek(position).map(drop),
-            Reading::Here(file) => file.seek(position).map(drop),
-            Reading::Parts(parts) => parts.seek(position),
+            FileContent::Memory(bytes) => bytes.seek(position).map(drop),
+            FileContent::Local(file) => file.seek(position).map(drop),
+            FileContent::Reader(reader) => reader.seek(position),
         }
     }
 
     fn poll_complete(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<u64>> {
         match &mut self.get_mut().read {
-            Reading::Done(bytes) => Poll::Ready(Ok(bytes.position())),
-            Reading::Here(file) => Poll::Ready(file.stream_position()),
-            Reading::Parts(parts) => Poll::Ready(Ok(parts.position())),
+            FileContent::Memory(bytes) => Poll::Ready(Ok(bytes.position())),
+            FileContent::Local(file) => Poll::Ready(file.stream_position()),
+            FileContent::Reader(reader) => Poll::Ready(Ok(reader.position())),
         }
     }
 }

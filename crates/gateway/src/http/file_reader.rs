@@ -12,35 +12,35 @@ use bytes::{Buf, Bytes};
 use parking_lot::Mutex;
 use tokio::io::ReadBuf;
 
-use super::reads::Reads;
+use super::blocking_reads::FolderReads;
 
 /// Bytes that one read on another thread brings at most.
 const PART: usize = 64 << 10;
 
-type Coming = Pin<Box<dyn Future<Output = io::Result<Bytes>> + Send>>;
+type PendingRead = Pin<Box<dyn Future<Output = io::Result<Bytes>> + Send>>;
 
 /// An open file with a position.
-pub struct Parts {
+pub struct FileReader {
     file: Arc<File>,
     length: u64,
     /// `None`: a local disk, which always answers.
-    reads: Option<Reads>,
+    reads: Option<FolderReads>,
     at: u64,
     /// Bytes that were read from `at` on.
     part: Bytes,
     /// The read under way. The lock is never taken: it only makes the future `Sync`.
-    coming: Option<Mutex<Coming>>,
+    pending: Option<Mutex<PendingRead>>,
 }
 
-impl Parts {
-    pub fn new(file: File, length: u64, reads: Option<Reads>) -> Self {
+impl FileReader {
+    pub fn new(file: File, length: u64, reads: Option<FolderReads>) -> Self {
         Self {
             file: Arc::new(file),
             length,
             reads,
             at: 0,
             part: Bytes::new(),
-            coming: None,
+            pending: None,
         }
     }
 
@@ -50,13 +50,13 @@ impl Parts {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.part.is_empty() {
-            let coming = self.coming.get_or_insert_with(|| {
+            let pending = self.pending.get_or_insert_with(|| {
                 let (file, reads, at) = (Arc::clone(&self.file), self.reads.clone(), self.at);
                 let most = buffer.remaining().min(PART);
                 Mutex::new(Box::pin(read(reads, move || part(&file, at, most))))
             });
-            let read = ready!(coming.get_mut().as_mut().poll(context));
-            self.coming = None;
+            let read = ready!(pending.get_mut().as_mut().poll(context));
+            self.pending = None;
             self.part = read?;
         }
         let length = self.part.len().min(buffer.remaining());
@@ -75,7 +75,7 @@ impl Parts {
         };
         self.at = at.ok_or(io::ErrorKind::InvalidInput)?;
         self.part = Bytes::new();
-        self.coming = None;
+        self.pending = None;
         Ok(())
     }
 
@@ -85,7 +85,7 @@ impl Parts {
 }
 
 async fn read(
-    reads: Option<Reads>,
+    reads: Option<FolderReads>,
     read: impl FnOnce() -> io::Result<Bytes> + Send + 'static,
 ) -> io::Result<Bytes> {
     match reads {
@@ -106,15 +106,15 @@ fn part(file: &File, at: u64, most: usize) -> io::Result<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::reads::FolderReads;
+    use crate::http::blocking_reads::BlockingReads;
     use std::future::poll_fn;
     use std::io::Write;
     use std::path::Path;
 
-    async fn next(parts: &mut Parts, most: usize) -> Vec<u8> {
+    async fn next(reader: &mut FileReader, most: usize) -> Vec<u8> {
         let mut bytes = vec![0; most];
         let mut buffer = ReadBuf::new(&mut bytes);
-        poll_fn(|context| parts.poll_read(context, &mut buffer))
+        poll_fn(|context| reader.poll_read(context, &mut buffer))
             .await
             .unwrap();
         buffer.filled().to_vec()
@@ -123,31 +123,31 @@ mod tests {
     #[tokio::test]
     async fn a_file_is_read_from_its_beginning_or_from_a_place_in_it() {
         let bytes: Vec<u8> = (0..PART + 9).map(|n| (n % 251) as u8).collect();
-        let reads = FolderReads::default().of(Path::new("/"));
+        let reads = BlockingReads::default().of(Path::new("/"));
         for reads in [None, Some(reads)] {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(&bytes).unwrap();
-            is_read(Parts::new(file, bytes.len() as u64, reads), &bytes).await;
+            is_read(FileReader::new(file, bytes.len() as u64, reads), &bytes).await;
         }
     }
 
-    async fn is_read(mut parts: Parts, bytes: &[u8]) {
+    async fn is_read(mut reader: FileReader, bytes: &[u8]) {
         let mut all = Vec::new();
         loop {
-            let part = next(&mut parts, 1000).await;
+            let part = next(&mut reader, 1000).await;
             if part.is_empty() {
                 break;
             }
             all.extend(part);
         }
         assert!(all == *bytes);
-        parts.seek(SeekFrom::End(-9)).unwrap();
-        assert_eq!(next(&mut parts, 1000).await, bytes[PART..]);
-        parts.seek(SeekFrom::Start(3)).unwrap();
-        assert_eq!(next(&mut parts, 2).await, bytes[3..5]);
-        parts.seek(SeekFrom::Current(1)).unwrap();
-        assert_eq!(parts.position(), 6);
-        assert_eq!(next(&mut parts, 1).await, bytes[6..7]);
-        assert!(parts.seek(SeekFrom::Current(-100)).is_err());
+        reader.seek(SeekFrom::End(-9)).unwrap();
+        assert_eq!(next(&mut reader, 1000).await, bytes[PART..]);
+        reader.seek(SeekFrom::Start(3)).unwrap();
+        assert_eq!(next(&mut reader, 2).await, bytes[3..5]);
+        reader.seek(SeekFrom::Current(1)).unwrap();
+        assert_eq!(reader.position(), 6);
+        assert_eq!(next(&mut reader, 1).await, bytes[6..7]);
+        assert!(reader.seek(SeekFrom::Current(-100)).is_err());
     }
 }
