@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::memory::Account;
-use crate::signer::Progress;
+use crate::memory::MemoryAccount;
+use crate::signer::HandshakeProgress;
 
 /// How long a connection stays open after its client was told that it ends: a request may be on its way.
 const GRACE: Duration = Duration::from_millis(250);
@@ -18,8 +18,8 @@ const GRACE: Duration = Duration::from_millis(250);
 pub struct Activity {
     /// Never idle: it waits for its slot, is a tunnel, or has had its only request.
     kept: AtomicBool,
-    handshake: OnceLock<Arc<Progress>>,
-    account: OnceLock<Arc<Account>>,
+    handshake: OnceLock<Arc<HandshakeProgress>>,
+    account: OnceLock<Arc<MemoryAccount>>,
     evicted: AtomicBool,
     told: Notify,
 }
@@ -38,12 +38,12 @@ impl Activity {
     }
 
     /// The connection has begun this handshake.
-    pub fn shakes(&self, progress: &Arc<Progress>) {
+    pub fn shakes(&self, progress: &Arc<HandshakeProgress>) {
         let _ = self.handshake.set(Arc::clone(progress));
     }
 
     /// The connection serves requests, which are charged to this account.
-    pub fn asks(&self, account: &Arc<Account>) {
+    pub fn asks(&self, account: &Arc<MemoryAccount>) {
         let _ = self.account.set(Arc::clone(account));
     }
 
@@ -54,8 +54,8 @@ impl Activity {
 
     /// Whether the client waits for nothing: no signature, no request, no rest of an answer.
     pub fn is_idle(&self) -> bool {
-        let signs = |progress: &Arc<Progress>| progress.is_signing();
-        let serves = |account: &Arc<Account>| account.is_busy();
+        let signs = |progress: &Arc<HandshakeProgress>| progress.is_signing();
+        let serves = |account: &Arc<MemoryAccount>| account.is_busy();
         !self.kept.load(Relaxed)
             && !self.handshake.get().is_some_and(signs)
             && !self.account.get().is_some_and(serves)

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use crate::activity::Activity;
 use crate::file_budget::FileBudget;
-use crate::memory::Memory;
+use crate::memory::MemoryBudget;
 use crate::metrics::{GaugeGuard, Metrics};
 use crate::phase::{Phase, Phases};
 use crate::reservation::ConnectionSlot;
@@ -53,7 +53,7 @@ pub struct AppState {
     /// Files that connections and backends may open.
     pub files: FileBudget,
     /// Memory that connections may hold.
-    pub memory: Arc<Memory>,
+    pub memory: Arc<MemoryBudget>,
     /// Cache of short files from the sites' folders.
     pub file_cache: Arc<http::FileCache>,
     /// Blocking work on those folders.

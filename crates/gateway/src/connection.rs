@@ -19,7 +19,7 @@ use crate::app_state::AppState;
 use crate::metrics::RefusalReason;
 use crate::reservation::HandshakeSlot;
 use crate::revocation::Shown;
-use crate::signer::{PROGRESS, Progress};
+use crate::signer::{HandshakeProgress, PROGRESS};
 use crate::sites::Served;
 use crate::socket::{Presence, Socket};
 use crate::tls::SITE;
@@ -92,7 +92,7 @@ async fn shake(app: &AppState, accepted: Accepted) -> Result<Client, RefusalReas
         let _ = timeout(patience, answer_plain(&mut socket)).await;
         return Err(RefusalReason::PlainHttp);
     }
-    let progress = Arc::new(Progress::of(from));
+    let progress = Arc::new(HandshakeProgress::of(from));
     guard.activity.shakes(&progress);
     let mut ssl = Ssl::new(&app.front).map_err(|_| RefusalReason::Tls)?;
     ssl.set_ex_data(*PROGRESS, Arc::clone(&progress));
@@ -142,7 +142,7 @@ async fn unless_slow_or_gone<T>(
     handshake: impl Future<Output = T>,
     client: Presence,
     patience: Duration,
-    progress: &Progress,
+    progress: &HandshakeProgress,
 ) -> Result<T, RefusalReason> {
     let mut handshake = pin!(handshake);
     let gone = async {

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
-use part::Unsent;
+use part::UnsentPart;
 pub use part::{cost, own};
 
 /// A connection may hold an eighth of what is left.
@@ -35,21 +35,21 @@ const LOOK: Duration = Duration::from_secs(1);
 const LOOK_FOR_WAITING: Duration = Duration::from_millis(10);
 
 /// The budget.
-pub struct Memory {
+pub struct MemoryBudget {
     limit: usize,
     used: AtomicUsize,
     /// Budget for heads of HTTP/1.1, beside this one.
     heads: Arc<HeadMemory>,
     /// All connections that have held some.
-    accounts: Mutex<Vec<Weak<Account>>>,
+    accounts: Mutex<Vec<Weak<MemoryAccount>>>,
     /// Connections whose bodies wait.
-    waiting: Mutex<Vec<Weak<Account>>>,
+    waiting: Mutex<Vec<Weak<MemoryAccount>>>,
     waits: Notify,
 }
 
 /// What one connection holds.
-pub struct Account {
-    memory: Arc<Memory>,
+pub struct MemoryAccount {
+    memory: Arc<MemoryBudget>,
     held: AtomicUsize,
     /// The part of `held` that the client has yet to be sent.
     unsent: AtomicUsize,
@@ -61,30 +61,30 @@ pub struct Account {
     unflushed: AtomicUsize,
     is_listed: AtomicBool,
     is_waiting: AtomicBool,
-    progress: Mutex<Progress>,
+    progress: Mutex<SendProgress>,
     wakers: Mutex<Vec<Waker>>,
     close: Notify,
 }
 
 /// Since when a connection has not sent its client as much as it holds.
-struct Progress {
+struct SendProgress {
     since: Instant,
     sent: usize,
 }
 
 /// Bytes that a connection holds until this is dropped.
 pub struct Charge {
-    account: Arc<Account>,
+    account: Arc<MemoryAccount>,
     bytes: usize,
 }
 
 /// One of a connection's requests or uploads, and the bytes that it holds.
 pub struct Admission {
     charge: Charge,
-    counted: fn(&Account) -> &AtomicUsize,
+    counted: fn(&MemoryAccount) -> &AtomicUsize,
 }
 
-impl Memory {
+impl MemoryBudget {
     /// A budget of so many bytes.
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -98,8 +98,8 @@ impl Memory {
     }
 
     /// The account of a new connection.
-    pub fn account(self: &Arc<Self>) -> Arc<Account> {
-        Arc::new(Account {
+    pub fn account(self: &Arc<Self>) -> Arc<MemoryAccount> {
+        Arc::new(MemoryAccount {
             memory: Arc::clone(self),
             held: AtomicUsize::new(0),
             unsent: AtomicUsize::new(0),
@@ -109,7 +109,7 @@ impl Memory {
             unflushed: AtomicUsize::new(0),
             is_listed: AtomicBool::new(false),
             is_waiting: AtomicBool::new(false),
-            progress: Mutex::new(Progress::begin()),
+            progress: Mutex::new(SendProgress::begin()),
             wakers: Mutex::default(),
             close: Notify::new(),
         })
@@ -164,7 +164,7 @@ impl Memory {
     }
 
     /// Stalled connections to close until the last quarter of the budget is left. Those that hold most come first.
-    fn stalled(&self) -> Vec<Arc<Account>> {
+    fn stalled(&self) -> Vec<Arc<MemoryAccount>> {
         let mut accounts = self.accounts.lock();
         accounts.retain(|account| account.strong_count() > 0);
         let wanted = (self.limit / LAST).saturating_sub(self.left());
@@ -184,7 +184,7 @@ impl Memory {
     }
 }
 
-impl Account {
+impl MemoryAccount {
     /// Admits a request that holds so many bytes. `None`: nothing is left for it. The first request of a connection is
     /// free: the number of connections is limited itself.
     pub fn request(self: &Arc<Self>, bytes: usize) -> Option<Admission> {
@@ -249,7 +249,7 @@ impl Account {
     /// Charges a part of a body until its last byte is gone, however it is split.
     pub fn hold(self: &Arc<Self>, bytes: Bytes) -> Bytes {
         self.begin(cost(&bytes));
-        Bytes::from_owner(Unsent::new(bytes, self))
+        Bytes::from_owner(UnsentPart::new(bytes, self))
     }
 
     /// Charges so many bytes until the connection's buffer is empty.
@@ -311,7 +311,7 @@ impl Account {
 
     fn restart_if_idle(&self) {
         if self.unsent.load(Relaxed) == 0 {
-            *self.progress.lock() = Progress::begin();
+            *self.progress.lock() = SendProgress::begin();
         }
     }
 
@@ -329,7 +329,7 @@ impl Account {
             let mut progress = self.progress.lock();
             progress.sent += bytes;
             if progress.sent >= self.held.load(Relaxed) {
-                *progress = Progress::begin();
+                *progress = SendProgress::begin();
             }
         }
         self.release(bytes);
@@ -371,7 +371,7 @@ impl Charge {
     }
 }
 
-impl Progress {
+impl SendProgress {
     fn begin() -> Self {
         Self {
             since: Instant::now(),
@@ -392,7 +392,7 @@ impl Drop for Admission {
     }
 }
 
-impl Drop for Account {
+impl Drop for MemoryAccount {
     fn drop(&mut self) {
         // The bytes that were never flushed. Every other charge has kept the account alive.
         self.memory

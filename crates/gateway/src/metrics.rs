@@ -10,7 +10,7 @@ use prometheus::{
 
 use crate::file_budget::FileBudget;
 use crate::lifetime;
-use crate::memory::Memory;
+use crate::memory::MemoryBudget;
 use crate::sites::Sites;
 use crate::standing;
 
@@ -234,7 +234,7 @@ impl Metrics {
     }
 
     /// The page of metrics, with those of these sites.
-    pub fn page(&self, sites: &Sites, files: &FileBudget, memory: &Memory) -> String {
+    pub fn page(&self, sites: &Sites, files: &FileBudget, memory: &MemoryBudget) -> String {
         self.memory
             .set(i64::try_from(memory.used() + memory.heads().taken()).unwrap_or(i64::MAX));
         self.files

@@ -21,7 +21,7 @@ use crate::acceptor::ListenerKind;
 use crate::app_state::AppState;
 use crate::file_budget::FileBudget;
 use crate::http::BlockingReads;
-use crate::memory::Memory;
+use crate::memory::MemoryBudget;
 use crate::metrics::{CloseReason, Metrics};
 use crate::phase::{Phase, Phases};
 use crate::signatures::{Signatures, share};
@@ -100,7 +100,7 @@ impl Service for Gateway {
             handshakes: Arc::new(Semaphore::new(section.handshakes)),
             waiting: reservation::waiting_slots(files.backend_reserve()),
             files,
-            memory: Memory::new(section.memory),
+            memory: MemoryBudget::new(section.memory),
             file_cache: Arc::default(),
             reads: BlockingReads::default(),
             phases,

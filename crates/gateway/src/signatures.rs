@@ -23,12 +23,12 @@ pub struct Signatures {
 /// A waiting signature.
 struct QueuedSignature {
     request: Request,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<RequestState>>,
 }
 
 /// The state of a request for a signature.
 #[derive(Default)]
-enum State {
+enum RequestState {
     #[default]
     New,
     Waits(Ticket),
@@ -40,20 +40,20 @@ enum State {
 /// A request for a signature. Dropping it cancels the request.
 pub struct SignatureRequest {
     signatures: Arc<Signatures>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<RequestState>>,
 }
 
 thread_local! {
     /// While this thread dispatches: members that may have room since.
-    static HANDED_OUT: RefCell<Option<Vec<Members>>> = const { RefCell::new(None) };
+    static DISPATCHING: RefCell<Option<Vec<Members>>> = const { RefCell::new(None) };
 }
 
-/// Resets [`HANDED_OUT`], also after a panic.
-struct OutsideAgain;
+/// Resets [`DISPATCHING`], also after a panic.
+struct DispatchReset;
 
-impl Drop for OutsideAgain {
+impl Drop for DispatchReset {
     fn drop(&mut self) {
-        HANDED_OUT.take();
+        DISPATCHING.take();
     }
 }
 
@@ -90,14 +90,14 @@ impl Signatures {
             drop(queue);
             let request = self.tracked(grant, request);
             *wanted.state.lock() =
-                State::Asked(self.pool.submit_claimed(request, Owner::Gateway, None));
+                RequestState::Asked(self.pool.submit_claimed(request, Owner::Gateway, None));
             return wanted;
         }
         let state = Arc::clone(&wanted.state);
         let entry = QueuedSignature { request, state };
         let evicted = match queue.push(&members, client, entry, now) {
             Ok((ticket, evicted)) => {
-                *wanted.state.lock() = State::Waits(ticket);
+                *wanted.state.lock() = RequestState::Waits(ticket);
                 evicted
             }
             Err(refused) => Some(refused),
@@ -107,7 +107,7 @@ impl Signatures {
             request.done.complete(Err(busy()));
         }
         // There may be room by now.
-        self.hand_out(&members);
+        self.dispatch(&members);
         wanted
     }
 
@@ -123,7 +123,7 @@ impl Signatures {
 
     /// Estimates the wait of a new signature for this client, if anything is known. An error: the queue would refuse
     /// it.
-    pub fn outlook(&self, key: &ObjectId, client: IpAddr) -> Result<Option<Duration>> {
+    pub fn wait_estimate(&self, key: &ObjectId, client: IpAddr) -> Result<Option<Duration>> {
         let queue = self.queue.lock();
         if !queue.admits(client) {
             return Err(busy());
@@ -136,8 +136,8 @@ impl Signatures {
 
     /// Begins the next signatures while there is room. The pool may answer one at once, which calls this again. The
     /// inner call only leaves a note, so that the stack does not grow.
-    fn hand_out(self: &Arc<Self>, members: &Members) {
-        let is_inner = HANDED_OUT.with_borrow_mut(|pending| {
+    fn dispatch(self: &Arc<Self>, members: &Members) {
+        let is_inner = DISPATCHING.with_borrow_mut(|pending| {
             let is_inner = pending.is_some();
             pending.get_or_insert_default().push(*members);
             is_inner
@@ -145,13 +145,13 @@ impl Signatures {
         if is_inner {
             return;
         }
-        let _outside_again = OutsideAgain;
-        while let Some(members) = HANDED_OUT.with_borrow_mut(|pending| pending.as_mut()?.pop()) {
-            while self.hand_out_one(&members) {}
+        let _reset = DispatchReset;
+        while let Some(members) = DISPATCHING.with_borrow_mut(|pending| pending.as_mut()?.pop()) {
+            while self.dispatch_one(&members) {}
         }
     }
 
-    fn hand_out_one(self: &Arc<Self>, members: &Members) -> bool {
+    fn dispatch_one(self: &Arc<Self>, members: &Members) -> bool {
         let room = self.estimates.room(members);
         let next = self.queue.lock().next(members, room, Instant::now());
         let Some((grant, QueuedSignature { request, state })) = next else {
@@ -161,11 +161,11 @@ impl Signatures {
             .pool
             .submit_behind(self.tracked(grant, request), Owner::Gateway);
         let mut state = state.lock();
-        if matches!(*state, State::Unwanted) {
+        if matches!(*state, RequestState::Unwanted) {
             drop(state);
             drop(claim);
         } else {
-            *state = State::Asked(claim);
+            *state = RequestState::Asked(claim);
         }
         true
     }
@@ -177,7 +177,7 @@ impl Signatures {
             let mut queue = signatures.queue.lock();
             queue.end(&grant, result.is_ok(), Instant::now());
             drop(queue);
-            signatures.hand_out(grant.group());
+            signatures.dispatch(grant.group());
             done.complete(result);
         });
         Request { done, ..request }
@@ -186,8 +186,8 @@ impl Signatures {
 
 impl Drop for SignatureRequest {
     fn drop(&mut self) {
-        let state = std::mem::replace(&mut *self.state.lock(), State::Unwanted);
-        if let State::Waits(ticket) = state {
+        let state = std::mem::replace(&mut *self.state.lock(), RequestState::Unwanted);
+        if let RequestState::Waits(ticket) = state {
             let entry = self.signatures.queue.lock().cancel(ticket);
             drop(entry);
         }

@@ -30,7 +30,7 @@ pub struct Signer {
 }
 
 /// A signature that was requested.
-struct Asked {
+struct PendingSignature {
     told: oneshot::Receiver<Result<bytes::Bytes>>,
     wanted: SignatureRequest,
     deadline: Instant,
@@ -38,7 +38,7 @@ struct Asked {
 
 /// The progress of a handshake.
 #[derive(Default)]
-pub struct Progress {
+pub struct HandshakeProgress {
     /// Its client, if known.
     client: Option<SocketAddr>,
     signing: AtomicBool,
@@ -47,7 +47,7 @@ pub struct Progress {
     refused: AtomicBool,
 }
 
-impl Progress {
+impl HandshakeProgress {
     /// The progress of a client's handshake that has yet to begin.
     pub fn of(client: SocketAddr) -> Self {
         Self {
@@ -88,8 +88,8 @@ impl Progress {
     }
 }
 
-/// Index of a handshake's [`Progress`] in its `Ssl`.
-pub static PROGRESS: LazyLock<Index<Ssl, Arc<Progress>>> =
+/// Index of a handshake's [`HandshakeProgress`] in its `Ssl`.
+pub static PROGRESS: LazyLock<Index<Ssl, Arc<HandshakeProgress>>> =
     LazyLock::new(|| Ssl::new_ex_index().expect("memory for an index"));
 
 impl AsyncPrivateKeyMethod for Signer {
@@ -107,7 +107,7 @@ impl AsyncPrivateKeyMethod for Signer {
             progress.refuse();
             return Err(AsyncPrivateKeyMethodError);
         }
-        let Asked {
+        let PendingSignature {
             told,
             wanted,
             deadline,
@@ -161,16 +161,21 @@ const MARGIN: u32 = 8;
 impl Signer {
     /// Estimates whether a new handshake would wait too long, by the recent speed of the tokens. Also `true` if the
     /// queue would refuse it.
-    pub fn is_late(&self, progress: &Progress) -> bool {
+    pub fn is_late(&self, progress: &HandshakeProgress) -> bool {
         let most = self.patience.saturating_sub(self.patience / MARGIN);
-        match self.signatures.outlook(&self.key, progress.address()) {
-            Ok(outlook) => outlook.is_some_and(|wait| wait > most),
+        match self.signatures.wait_estimate(&self.key, progress.address()) {
+            Ok(estimate) => estimate.is_some_and(|wait| wait > most),
             Err(_) => true,
         }
     }
 
     /// Requests a signature.
-    fn submit(&self, algorithm: &Algorithm, input: &[u8], progress: &Progress) -> Asked {
+    fn submit(
+        &self,
+        algorithm: &Algorithm,
+        input: &[u8],
+        progress: &HandshakeProgress,
+    ) -> PendingSignature {
         let (mechanism, data) = algorithm.prepare(input);
         let (tell, told) = oneshot::channel();
         let operation = Operation::Use {
@@ -191,7 +196,7 @@ impl Signer {
             done,
         };
         let client = progress.address();
-        Asked {
+        PendingSignature {
             told,
             wanted: self.signatures.ask(&self.key, client, request),
             deadline,

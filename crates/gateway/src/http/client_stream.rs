@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::Patient;
-use crate::memory::Account;
+use crate::memory::MemoryAccount;
 
 use super::interim::Interim;
 
@@ -17,7 +17,7 @@ pub struct ClientStream {
     pub stream: Patient,
     /// Interim answers for a client of HTTP/1.1.
     pub interim: Option<Arc<Interim>>,
-    pub account: Arc<Account>,
+    pub account: Arc<MemoryAccount>,
 }
 
 impl ClientStream {

@@ -14,7 +14,7 @@ use super::linger::linger;
 use super::upgrade::{UpgradeRequest, WEBSOCKET, is_websocket};
 use super::{Answer, Call, Host, Refusal, UPLOAD, UPLOADS, busy, headers, text};
 use crate::backend::{ExchangeError, RequestBody, ResponseBody, WINDOW};
-use crate::memory::Account;
+use crate::memory::MemoryAccount;
 
 /// Passes a request on to a backend.
 pub async fn pass_on(call: &Call<'_>, host: &Host, mut request: Request<Incoming>) -> Answer {
@@ -106,7 +106,7 @@ pub fn plain(mut answer: Response<ResponseBody>) -> Answer {
 
 /// Reserves memory for what the client may send before the back end takes it. `Err`: no memory is left.
 fn take_body(
-    account: &Arc<Account>,
+    account: &Arc<MemoryAccount>,
     request: Request<Incoming>,
 ) -> Result<Request<RequestBody>, Incoming> {
     let (head, body) = request.into_parts();

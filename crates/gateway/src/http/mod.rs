@@ -53,7 +53,7 @@ use parking_lot::Mutex;
 use crate::app_state::{AppState, ConnectionGuard};
 use crate::connection::Client;
 use crate::idle_timer::IdleTimer;
-use crate::memory::{Account, Admission, Charge};
+use crate::memory::{Admission, Charge, MemoryAccount};
 use crate::metrics::CloseReason;
 use crate::phase::Phase;
 use crate::sites::Served;
@@ -187,7 +187,7 @@ pub async fn serve(app: &Arc<AppState>, client: Client, guard: Arc<ConnectionGua
 }
 
 /// The limit for a connection's heads of HTTP/1.1.
-fn head_limit(app: &AppState, account: &Arc<Account>) -> HeadLimit {
+fn head_limit(app: &AppState, account: &Arc<MemoryAccount>) -> HeadLimit {
     let (account, metrics) = (Arc::clone(account), Arc::clone(&app.metrics));
     let heads = Arc::clone(app.memory.heads());
     HeadLimit::new(
@@ -253,7 +253,7 @@ pub struct Call<'a> {
     pub guard: &'a Arc<ConnectionGuard>,
     pub idle_timer: &'a Arc<IdleTimer>,
     /// Memory of its connection, of the request itself, and of what a back end may send before the client takes it.
-    pub account: &'a Arc<Account>,
+    pub account: &'a Arc<MemoryAccount>,
     /// Interim answers, if the client accepts them.
     pub interim: Option<Arc<Interim>>,
     pub request: Mutex<Option<Admission>>,

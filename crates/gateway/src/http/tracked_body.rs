@@ -12,14 +12,14 @@ use hyper::body::{Body, Bytes, Frame, SizeHint};
 use super::PART;
 use crate::backend::WINDOW;
 use crate::idle_timer::{IdleTimer, PendingWork};
-use crate::memory::{Account, Admission, Charge};
+use crate::memory::{Admission, Charge, MemoryAccount};
 
 /// A body whose parts are counted. hyper asks for the next part before it knows whether the client takes it.
 pub struct TrackedBody<B> {
     body: B,
     idle_timer: Arc<IdleTimer>,
     pending: Option<PendingWork>,
-    account: Arc<Account>,
+    account: Arc<MemoryAccount>,
     /// Memory for what may have been read ahead.
     ahead: Option<Charge>,
     reads: ReadAhead,
@@ -41,7 +41,7 @@ pub enum ReadAhead {
 /// The request that a body answers.
 pub struct BodyContext {
     pub idle_timer: Arc<IdleTimer>,
-    pub account: Arc<Account>,
+    pub account: Arc<MemoryAccount>,
     pub request: Option<Admission>,
     pub ahead: Option<Charge>,
     pub reads: ReadAhead,

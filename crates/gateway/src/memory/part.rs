@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::Account;
+use super::MemoryAccount;
 
 /// Approximate bytes of a part besides its content: its entry in the queue of h2, and its owner.
 pub const ENTRY: usize = 512;
@@ -13,9 +13,9 @@ pub const ENTRY: usize = 512;
 const SHORT: usize = 16 << 10;
 
 /// A part of a body that the client has yet to be sent.
-pub struct Unsent {
+pub struct UnsentPart {
     bytes: Bytes,
-    account: Arc<Account>,
+    account: Arc<MemoryAccount>,
 }
 
 /// The charge of a waiting part.
@@ -32,8 +32,8 @@ pub fn own(part: Bytes) -> Bytes {
     }
 }
 
-impl Unsent {
-    pub fn new(part: Bytes, account: &Arc<Account>) -> Self {
+impl UnsentPart {
+    pub fn new(part: Bytes, account: &Arc<MemoryAccount>) -> Self {
         Self {
             bytes: own(part),
             account: Arc::clone(account),
@@ -41,13 +41,13 @@ impl Unsent {
     }
 }
 
-impl AsRef<[u8]> for Unsent {
+impl AsRef<[u8]> for UnsentPart {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Unsent {
+impl Drop for UnsentPart {
     fn drop(&mut self) {
         self.account.end(cost(&self.bytes));
     }
