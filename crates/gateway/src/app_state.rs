@@ -18,7 +18,7 @@ use crate::memory::MemoryBudget;
 use crate::metrics::{GaugeGuard, Metrics};
 use crate::phase::{Phase, Phases};
 use crate::reservation::ConnectionSlot;
-use crate::revocation::Shown;
+use crate::revocation::ClientChain;
 use crate::signatures::Signatures;
 use crate::sites::Sites;
 use crate::source::SourceSlots;
@@ -68,7 +68,7 @@ pub struct ConnectionGuard {
     _slot: ConnectionSlot,
     pub activity: Arc<Activity>,
     /// The client's certificate, if it has presented one.
-    pub shown: OnceLock<Shown>,
+    pub client_chain: OnceLock<ClientChain>,
 }
 
 impl ConnectionGuard {
@@ -77,14 +77,14 @@ impl ConnectionGuard {
             _counted: counted,
             _slot: slot,
             activity,
-            shown: OnceLock::new(),
+            client_chain: OnceLock::new(),
         }
     }
 
     /// Returns once the client's certificate is no longer accepted; never, if there is none.
-    pub async fn refused(&self, app: &AppState) {
-        match self.shown.get() {
-            Some(shown) => shown.refused(app).await,
+    pub async fn until_refused(&self, app: &AppState) {
+        match self.client_chain.get() {
+            Some(client_chain) => client_chain.until_refused(app).await,
             None => pending().await,
         }
     }

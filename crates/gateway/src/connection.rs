@@ -18,24 +18,24 @@ use crate::acceptor::Accepted;
 use crate::app_state::AppState;
 use crate::metrics::RefusalReason;
 use crate::reservation::HandshakeSlot;
-use crate::revocation::Shown;
+use crate::revocation::ClientChain;
 use crate::signer::{HandshakeProgress, PROGRESS};
-use crate::sites::Served;
+use crate::sites::ServedSite;
 use crate::socket::{Presence, Socket};
 use crate::tls::SITE;
 use crate::tls_stream::TlsStream;
 use crate::{http, tunnel};
 
 /// A client after its handshake.
-pub struct Client {
-    pub stream: Patient,
-    pub served: Arc<Served>,
+pub struct TlsClient {
+    pub stream: ClientTlsStream,
+    pub served: Arc<ServedSite>,
     /// Its address; that of the PROXY header, if there is one.
     pub from: SocketAddr,
 }
 
 /// A client's stream, which fails if the client does not take what is sent.
-pub type Patient = Pin<Box<TimeoutStream<TlsStream>>>;
+pub type ClientTlsStream = Pin<Box<TimeoutStream<TlsStream>>>;
 
 /// The answer to HTTP without TLS.
 const PLAIN: &[u8] =
@@ -53,14 +53,14 @@ pub async fn serve(
         let _slot = slot;
         let _held = app.metrics.handshaking();
         tokio::select! {
-            shaken = shake(app, accepted) => shaken,
+            shaken = handshake(app, accepted) => shaken,
             () = guard.activity.evicted() => return Ok(()),
         }
     };
     let client = shaken?;
     let site = &client.served.site.names[0];
-    if let Some(shown) = Shown::by(client.stream.get_ref().ssl(), site) {
-        let _ = guard.shown.set(shown);
+    if let Some(client_chain) = ClientChain::of(client.stream.get_ref().ssl(), site) {
+        let _ = guard.client_chain.set(client_chain);
     }
     let served = async {
         if matches!(client.served.site.behind, Behind::Tcp(..)) {
@@ -72,11 +72,11 @@ pub async fn serve(
     };
     tokio::select! {
         served = served => served,
-        () = guard.refused(app) => Ok(()),
+        () = guard.until_refused(app) => Ok(()),
     }
 }
 
-async fn shake(app: &AppState, accepted: Accepted) -> Result<Client, RefusalReason> {
+async fn handshake(app: &AppState, accepted: Accepted) -> Result<TlsClient, RefusalReason> {
     let Accepted {
         stream,
         from,
@@ -120,7 +120,7 @@ async fn shake(app: &AppState, accepted: Accepted) -> Result<Client, RefusalReas
     stream.greet();
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(app.section.idle_timeout));
-    Ok(Client {
+    Ok(TlsClient {
         stream: Box::pin(stream),
         served,
         from,
@@ -155,7 +155,7 @@ async fn unless_slow_or_gone<T>(
             }
         })
         .await;
-        sleep(A_WHILE).await;
+        sleep(HANGUP_DELAY).await;
         client.hung_up().await;
     };
     let mut gone = pin!(gone);
@@ -172,4 +172,4 @@ async fn unless_slow_or_gone<T>(
 }
 
 /// How long a signature is waited for before the client's presence is watched: fast tokens need less.
-const A_WHILE: Duration = Duration::from_millis(20);
+const HANGUP_DELAY: Duration = Duration::from_millis(20);

@@ -41,15 +41,15 @@ impl Lifetime {
 
 /// Expired certificates that were logged: each is logged once.
 #[derive(Default)]
-pub struct Told(Vec<Lifetime>);
+pub struct ReportedExpiries(Vec<Lifetime>);
 
-impl Told {
+impl ReportedExpiries {
     /// Certificates that have expired and were not logged yet.
-    pub fn news<'a>(&mut self, served: &'a [Lifetime], now: i64) -> Vec<&'a Lifetime> {
+    pub fn unreported<'a>(&mut self, served: &'a [Lifetime], now: i64) -> Vec<&'a Lifetime> {
         let expired = || served.iter().filter(move |one| one.has_expired(now));
-        let news = expired().filter(|one| !self.0.contains(one)).collect();
+        let unreported = expired().filter(|one| !self.0.contains(one)).collect();
         self.0 = expired().cloned().collect();
-        news
+        unreported
     }
 }
 
@@ -74,14 +74,14 @@ mod tests {
 
     #[test]
     fn what_has_expired_is_told_once() {
-        let mut told = Told::default();
+        let mut reported = ReportedExpiries::default();
         let mut served = [lifetime("a.pem", 1000), lifetime("b.pem", 2000)];
-        assert!(told.news(&served, 999).is_empty());
-        assert_eq!(told.news(&served, 1000), [&served[0]]);
-        assert!(told.news(&served, 1999).is_empty());
-        assert_eq!(told.news(&served, 2000), [&served[1]]);
+        assert!(reported.unreported(&served, 999).is_empty());
+        assert_eq!(reported.unreported(&served, 1000), [&served[0]]);
+        assert!(reported.unreported(&served, 1999).is_empty());
+        assert_eq!(reported.unreported(&served, 2000), [&served[1]]);
         served[0].expires = 3000;
-        assert!(told.news(&served, 2999).is_empty());
-        assert_eq!(told.news(&served, 3000), [&served[0]]);
+        assert!(reported.unreported(&served, 2999).is_empty());
+        assert_eq!(reported.unreported(&served, 3000), [&served[0]]);
     }
 }

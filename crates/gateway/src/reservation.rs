@@ -14,7 +14,7 @@ use crate::activity::Activity;
 use crate::app_state::AppState;
 use crate::file_budget::FilePermit;
 use crate::metrics::{CloseReason, RefusalReason};
-use crate::source::{Counted, SourceSlots};
+use crate::source::{SourceSlot, SourceSlots};
 
 /// Connections that may wait for another one to be closed.
 const MOST_WAITING: usize = 256;
@@ -35,13 +35,13 @@ pub struct Reservation {
 pub struct ConnectionSlot {
     _connection: OwnedSemaphorePermit,
     _file: FilePermit,
-    _counted: Counted,
+    _counted: SourceSlot,
 }
 
 /// Further resources of its handshake.
 pub struct HandshakeSlot {
     _handshake: OwnedSemaphorePermit,
-    _counted: Counted,
+    _counted: SourceSlot,
 }
 
 /// Slots of connections that wait. Each takes one of the `files` that are meant for backends.

@@ -16,7 +16,7 @@ use crate::certificate::{chain, wrong};
 use crate::sites::Sites;
 
 /// The certificates that a client has presented, its own first (DER), and the first name of its site.
-pub struct Shown {
+pub struct ClientChain {
     site: String,
     chain: Vec<Vec<u8>>,
 }
@@ -42,7 +42,7 @@ pub fn read(
 }
 
 /// Checks a client's certificates against the lists, as of now.
-pub fn judge<'a>(
+pub fn check<'a>(
     lists: &Revocation,
     chain: impl IntoIterator<Item = &'a X509Ref>,
 ) -> Result<(), Refused> {
@@ -69,9 +69,9 @@ pub fn expired(sites: &Sites) -> Vec<PathBuf> {
     expired.collect()
 }
 
-impl Shown {
+impl ClientChain {
     /// The certificates that a client of a site has presented, if any.
-    pub fn by(ssl: &SslRef, site: &str) -> Option<Self> {
+    pub fn of(ssl: &SslRef, site: &str) -> Option<Self> {
         let own = ssl.peer_certificate()?;
         let others = ssl.peer_cert_chain().into_iter().flatten();
         let others = others.map(X509Ref::to_der);
@@ -83,10 +83,10 @@ impl Shown {
     }
 
     /// Returns once the site no longer accepts them.
-    pub async fn refused(&self, app: &AppState) {
+    pub async fn until_refused(&self, app: &AppState) {
         let mut changes = app.changes.subscribe();
         loop {
-            if let Err(why) = self.judge(&app.sites.load()) {
+            if let Err(why) = self.check(&app.sites.load()) {
                 tracing::warn!("a client's connection is ended: {why}");
                 return;
             }
@@ -96,7 +96,7 @@ impl Shown {
         }
     }
 
-    fn judge(&self, sites: &Sites) -> Result<(), Refused> {
+    fn check(&self, sites: &Sites) -> Result<(), Refused> {
         let site = sites.find(Some(&self.site));
         let lists = site
             .as_ref()

@@ -23,15 +23,15 @@ use crate::metrics::Metrics;
 use crate::revocation;
 use crate::signatures::Signatures;
 use crate::signer::Signer;
-use crate::tls::{Face, Resumption};
+use crate::tls::{CertificateContext, Resumption};
 
 /// A site that is ready to be served.
-pub struct Served {
+pub struct ServedSite {
     pub site: Site,
     /// The servers behind it.
     pub backends: Arc<Backends>,
     /// EC first. Empty: none of its certificates exists yet.
-    faces: Vec<Face>,
+    contexts: Vec<CertificateContext>,
     /// Lists of revoked client certificates.
     pub revocation: Option<Arc<Revocation>>,
     /// The field that tells browsers to use TLS only (RFC 6797), if configured.
@@ -49,7 +49,7 @@ pub struct Served {
 /// All sites.
 #[derive(Default)]
 pub struct Sites {
-    by_name: HashMap<String, Arc<Served>>,
+    by_name: HashMap<String, Arc<ServedSite>>,
     /// Keys of the pool that they need, and what their members could do when they were read.
     pub keys: Vec<(ObjectId, Ability)>,
     /// Files of certificates that existed.
@@ -103,7 +103,7 @@ impl SiteReader<'_> {
     }
 
     /// Reads one site. A certificate that an ACME client has yet to write may be missing, unless it existed `before`.
-    fn site(&self, before: &Sites, site: &Site) -> Result<Served> {
+    fn site(&self, before: &Sites, site: &Site) -> Result<ServedSite> {
         let section = self.section;
         let pool = self.signatures.pool();
         let tickets = Resumption::of(section, self.tickets);
@@ -112,11 +112,11 @@ impl SiteReader<'_> {
         let hsts = (site.hsts > 0)
             .then(|| HeaderValue::from_str(&format!("max-age={}", site.hsts)).ok())
             .flatten();
-        let mut served = Served {
+        let mut served = ServedSite {
             backends: before.backends(site)?,
             revocation: revocation::read(site.clients.as_ref(), lists)?,
             site: site.clone(),
-            faces: Vec::new(),
+            contexts: Vec::new(),
             hsts,
             keys: Vec::new(),
             chains: HashSet::new(),
@@ -153,17 +153,17 @@ impl SiteReader<'_> {
                 patience: section.sign_timeout,
                 metrics: Arc::clone(self.metrics),
             };
-            let face = Face::new(site, &credential, ability, tickets, signer)?;
-            served.faces.push(face);
+            let context = CertificateContext::new(site, &credential, ability, tickets, signer)?;
+            served.contexts.push(context);
         }
-        served.faces.sort_by_key(|face| !face.is_ec());
+        served.contexts.sort_by_key(|context| !context.is_ec());
         Ok(served)
     }
 }
 
 impl Sites {
     /// Adds a site by these names.
-    fn add(&mut self, names: &[String], served: &Arc<Served>) {
+    fn add(&mut self, names: &[String], served: &Arc<ServedSite>) {
         let mut others = self.by_name.values();
         if !others.any(|other| Arc::ptr_eq(other, served)) {
             self.keys.extend(served.keys.iter().cloned());
@@ -212,7 +212,7 @@ impl Sites {
     }
 
     /// Each site once.
-    pub fn each(&self) -> impl Iterator<Item = &Served> {
+    pub fn each(&self) -> impl Iterator<Item = &ServedSite> {
         let each = self.by_name.iter();
         let first = each.filter(|(name, served)| **name == served.site.names[0]);
         first.map(|(_, served)| &**served)
@@ -220,7 +220,7 @@ impl Sites {
 
     /// The site of a name: by the name itself, by `*.` and the rest, or by `*`, which also serves clients without a
     /// name.
-    pub fn find(&self, name: Option<&str>) -> Option<Arc<Served>> {
+    pub fn find(&self, name: Option<&str>) -> Option<Arc<ServedSite>> {
         let mut names = names_for(name);
         names.find_map(|name| self.by_name.get(&*name).cloned())
     }
@@ -251,31 +251,31 @@ fn names_for(name: Option<&str>) -> impl Iterator<Item = Cow<'_, str>> {
         .chain([Cow::Borrowed("*")])
 }
 
-impl Served {
+impl ServedSite {
     /// Whether one of its certificates exists.
     pub fn is_certified(&self) -> bool {
-        !self.faces.is_empty()
+        !self.contexts.is_empty()
     }
 
     /// Gives the handshake the first certificate that its client can verify and that would be signed for in time. If
     /// the client can verify none, it gets the last one. `false`: none would be signed for in time.
-    pub fn face(&self, hello: &mut ClientHello<'_>) -> Result<bool, ErrorStack> {
+    pub fn select_certificate(&self, hello: &mut ClientHello<'_>) -> Result<bool, ErrorStack> {
         let mut suiting = self
-            .faces
+            .contexts
             .iter()
-            .filter(|face| face.suits(hello))
+            .filter(|context| context.suits(hello))
             .peekable();
         let last = suiting
             .peek()
             .is_none()
-            .then(|| self.faces.last())
+            .then(|| self.contexts.last())
             .flatten();
         let mut all = suiting.chain(last);
-        let Some(face) = all.find(|face| !face.is_late(hello)) else {
+        let Some(context) = all.find(|context| !context.is_late(hello)) else {
             return Ok(false);
         };
         let lists = self.revocation.as_ref();
-        face.wear(hello.ssl_mut(), self.site.clients.as_ref(), lists)?;
+        context.apply(hello.ssl_mut(), self.site.clients.as_ref(), lists)?;
         Ok(true)
     }
 }

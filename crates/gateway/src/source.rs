@@ -37,7 +37,7 @@ pub struct SourceSlots {
 }
 
 /// A counted connection, until this is dropped.
-pub struct Counted {
+pub struct SourceSlot {
     sources: Arc<SourceSlots>,
     source: ClientSource,
     number: u64,
@@ -56,13 +56,17 @@ impl SourceSlots {
     }
 
     /// Counts one more. `None`: its source has reached the limit.
-    pub fn count(self: &Arc<Self>, address: IpAddr, activity: &Arc<Activity>) -> Option<Counted> {
+    pub fn count(
+        self: &Arc<Self>,
+        address: IpAddr,
+        activity: &Arc<Activity>,
+    ) -> Option<SourceSlot> {
         let source = ClientSource::of(address);
         let mut slots = self.slots.lock();
         if slots.of(source) >= self.most {
             return None;
         }
-        Some(Counted {
+        Some(SourceSlot {
             sources: Arc::clone(self),
             source,
             number: slots.insert(source, Arc::clone(activity)),
@@ -70,7 +74,7 @@ impl SourceSlots {
     }
 }
 
-impl Counted {
+impl SourceSlot {
     /// Ends an idle connection of the source with the most, to make room for this one. Returns whether there was one.
     pub fn evict_another(&self) -> bool {
         let mut slots = self.sources.slots.lock();
@@ -80,7 +84,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for SourceSlot {
     fn drop(&mut self) {
         let removed = self.sources.slots.lock().remove(self.source, self.number);
         drop(removed);

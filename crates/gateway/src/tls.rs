@@ -20,7 +20,7 @@ use crate::algorithm::Ability;
 use crate::certificate::{Credential, Key, chain, wrong};
 use crate::revocation;
 use crate::signer::{PROGRESS, Signer};
-use crate::sites::{Served, Sites};
+use crate::sites::{ServedSite, Sites};
 
 /// Cipher suites of TLS 1.2 with forward secrecy and authenticated encryption (RFC 9325, section 4.2). All of TLS 1.3
 /// are such.
@@ -32,7 +32,7 @@ pub const SUITES: &str = "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA
 const ECDSA_SUITES: [[u8; 2]; 3] = [[0xc0, 0x2b], [0xc0, 0x2c], [0xcc, 0xa9]];
 
 /// A certificate with its context of TLS.
-pub struct Face {
+pub struct CertificateContext {
     context: SslContext,
     ability: Ability,
     /// The signature algorithm of TLS 1.3 for its curve.
@@ -43,7 +43,7 @@ pub struct Face {
 }
 
 /// Index of a handshake's site in its `Ssl`.
-pub static SITE: LazyLock<Index<Ssl, Arc<Served>>> =
+pub static SITE: LazyLock<Index<Ssl, Arc<ServedSite>>> =
     LazyLock::new(|| Ssl::new_ex_index().expect("memory for an index"));
 
 /// How clients resume sessions, which needs no signature.
@@ -80,10 +80,10 @@ pub fn front(
         // Without a site the next callback refuses the handshake, with the proper alert.
         let served = sites().find(name.as_deref());
         if let Some(served) = served.filter(|served| served.is_certified()) {
-            let has_face = served
-                .face(&mut hello)
+            let is_selected = served
+                .select_certificate(&mut hello)
                 .map_err(|_| SelectCertError::ERROR)?;
-            if has_face {
+            if is_selected {
                 hello.ssl_mut().replace_ex_data(*SITE, served);
             } else if let Some(progress) = hello.ssl().ex_data(*PROGRESS) {
                 progress.refuse();
@@ -122,7 +122,7 @@ pub fn builder(tickets: Resumption<'_>) -> Result<SslContextBuilder, ErrorStack>
     Ok(context)
 }
 
-impl Face {
+impl CertificateContext {
     /// A certificate of a site. `signer` makes a signer for a key of the pool.
     pub fn new(
         site: &Site,
@@ -133,7 +133,7 @@ impl Face {
     ) -> Result<Self> {
         let named = |e: ErrorStack| wrong(&credential.name, e);
         let mut context = builder(tickets).map_err(named)?;
-        dress(&mut context, site, credential).map_err(named)?;
+        set_up_certificate(&mut context, site, credential).map_err(named)?;
         context.set_sigalgs_list(&ability.list).map_err(named)?;
         let signer = match &credential.key {
             Key::File(key) => {
@@ -146,7 +146,7 @@ impl Face {
             context.set_async_private_key_method(signer);
         }
         if let Some(clients) = &site.clients {
-            trust(&mut context, clients)?;
+            set_up_client_ca(&mut context, clients)?;
         }
         let ecdsa = ability.ec.then(|| match credential.public.bits() {
             256 => [0x04, 0x03],
@@ -193,7 +193,7 @@ impl Face {
     }
 
     /// Applies this certificate to a handshake.
-    pub fn wear(
+    pub fn apply(
         &self,
         ssl: &mut SslRef,
         clients: Option<&Clients>,
@@ -226,7 +226,7 @@ impl Face {
 /// Whether no list speaks against a verified chain.
 fn is_believed(lists: &Revocation, context: &mut X509StoreContextRef) -> bool {
     let chain = context.chain().into_iter().flatten();
-    let Err(why) = revocation::judge(lists, chain) else {
+    let Err(why) = revocation::check(lists, chain) else {
         return true;
     };
     tracing::info!("a client's certificate is refused: {why}");
@@ -253,7 +253,7 @@ fn has(hello: &ClientHello<'_>, extension: ExtensionType, skip: usize, value: [u
     list.is_some_and(|list| list.chunks_exact(2).any(|one| one == value))
 }
 
-fn dress(
+fn set_up_certificate(
     context: &mut SslContextBuilder,
     site: &Site,
     credential: &Credential,
@@ -277,7 +277,7 @@ fn dress(
     Ok(())
 }
 
-fn trust(context: &mut SslContextBuilder, clients: &Clients) -> Result<()> {
+fn set_up_client_ca(context: &mut SslContextBuilder, clients: &Clients) -> Result<()> {
     let file = clients.roots.display();
     let named = |e: ErrorStack| wrong(&file, e);
     let mut store = X509StoreBuilder::new().map_err(named)?;

@@ -5,13 +5,13 @@ use tokio::io::AsyncWriteExt;
 
 use crate::app_state::AppState;
 use crate::backend::{BackendStream, ConnectError};
-use crate::connection::Client;
+use crate::connection::TlsClient;
 use crate::joined::join;
 use crate::metrics::RefusalReason;
 use crate::proxy_header;
 
 /// Connects to one of the site's backends and relays.
-pub async fn serve(app: &AppState, client: Client) -> Result<(), RefusalReason> {
+pub async fn serve(app: &AppState, client: TlsClient) -> Result<(), RefusalReason> {
     let mut backend = connect(app, &client).await?;
     if let Behind::Tcp(_, Some(version)) = client.served.site.behind {
         let to = client.stream.get_ref().get_ref().local_addr();
@@ -23,7 +23,7 @@ pub async fn serve(app: &AppState, client: Client) -> Result<(), RefusalReason> 
     Ok(())
 }
 
-async fn connect(app: &AppState, client: &Client) -> Result<BackendStream, RefusalReason> {
+async fn connect(app: &AppState, client: &TlsClient) -> Result<BackendStream, RefusalReason> {
     let served = &client.served;
     for backend in served.backends.in_turn() {
         let patience = served.site.backend_timeout;

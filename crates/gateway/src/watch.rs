@@ -10,7 +10,7 @@ use hsmux_pool::Pool;
 use hsmux_state::FileVersions;
 
 use crate::app_state::AppState;
-use crate::lifetime::{self, Told};
+use crate::lifetime::{self, ReportedExpiries};
 use crate::revocation;
 use crate::sites::{FailedSite, SiteReader, Sites, files};
 
@@ -18,7 +18,7 @@ use crate::sites::{FailedSite, SiteReader, Sites, files};
 pub struct Watch {
     section: GatewaySection,
     seen: Seen,
-    told: Told,
+    reported: ReportedExpiries,
     /// Expired lists of revoked certificates that were logged.
     expired: Vec<PathBuf>,
 }
@@ -42,7 +42,7 @@ impl Watch {
         Self {
             section: section.clone(),
             seen: Seen::now(section, pool, &Sites::default()),
-            told: Told::default(),
+            reported: ReportedExpiries::default(),
             expired: Vec::new(),
         }
     }
@@ -78,7 +78,7 @@ impl Watch {
 
     /// Logs certificates that have expired since the last call.
     pub fn warn(&mut self, sites: &Sites) {
-        for one in self.told.news(&sites.lifetimes, lifetime::now()) {
+        for one in self.reported.unreported(&sites.lifetimes, lifetime::now()) {
             tracing::warn!(
                 "THE CERTIFICATE {} HAS EXPIRED: clients refuse it. It is served all the same; renew it.",
                 one.name

@@ -7,14 +7,14 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::connection::Patient;
+use crate::connection::ClientTlsStream;
 use crate::memory::MemoryAccount;
 
 use super::interim::Interim;
 
 /// The stream of a connection.
 pub struct ClientStream {
-    pub stream: Patient,
+    pub stream: ClientTlsStream,
     /// Interim answers for a client of HTTP/1.1.
     pub interim: Option<Arc<Interim>>,
     pub account: Arc<MemoryAccount>,

@@ -51,12 +51,12 @@ use hyper_util::server::conn::auto;
 use parking_lot::Mutex;
 
 use crate::app_state::{AppState, ConnectionGuard};
-use crate::connection::Client;
+use crate::connection::TlsClient;
 use crate::idle_timer::IdleTimer;
 use crate::memory::{Admission, Charge, MemoryAccount};
 use crate::metrics::CloseReason;
 use crate::phase::Phase;
-use crate::sites::Served;
+use crate::sites::ServedSite;
 
 use client_stream::ClientStream;
 use interim::Interim;
@@ -89,8 +89,8 @@ pub const UPLOADS: u32 = 4 * UPLOAD;
 pub const PART: usize = 32 << 10;
 
 /// Serves requests until the client, its limits or the gateway end the connection.
-pub async fn serve(app: &Arc<AppState>, client: Client, guard: Arc<ConnectionGuard>) {
-    let Client {
+pub async fn serve(app: &Arc<AppState>, client: TlsClient, guard: Arc<ConnectionGuard>) {
+    let TlsClient {
         stream,
         served,
         from,
@@ -247,7 +247,7 @@ fn builder(h2: bool, patience: Duration) -> auto::Builder<TokioExecutor> {
 /// A request and its connection.
 pub struct Call<'a> {
     pub app: &'a Arc<AppState>,
-    pub served: &'a Served,
+    pub served: &'a ServedSite,
     pub from: std::net::SocketAddr,
     /// What its connection holds, and its idle timer.
     pub guard: &'a Arc<ConnectionGuard>,

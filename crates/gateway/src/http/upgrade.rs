@@ -130,7 +130,7 @@ fn join(call: &Call<'_>, client: OnUpgrade, backend: OnUpgrade) {
         if let (Ok(client), Ok(backend)) = (client.await, backend.await) {
             tokio::select! {
                 () = joined::join(&app, TokioIo::new(client), TokioIo::new(backend)) => {}
-                () = held.0.refused(&app) => {}
+                () = held.0.until_refused(&app) => {}
             }
         }
     });
