@@ -22,16 +22,16 @@
 //! | `source` | which clients count as one |
 //! | `tickets` | sessions that other hosts can resume |
 //! | `http`, `tunnel` | the protocols inside TLS |
-//! | `joined` | relay between two connections: WebSocket, and protocols other than HTTP |
+//! | `relay` | relay between two connections: WebSocket, and protocols other than HTTP |
 //! | `idle_timer` | idle timer of a connection |
 //! | `phase` | phases of the shutdown |
 //! | `backend` | connections to the servers behind sites |
 //! | `plain` | HTTP without TLS: ACME's challenges, and redirects to https |
 //! | `proxy_header` | the PROXY protocol |
 //! | `socket`, `tls_stream` | a client's socket, and TLS on it |
-//! | `watch` | reloads sites when they change |
+//! | `site_watcher` | reloads sites when they change |
 //! | `balancer` | configurations of haproxy and nginx |
-//! | `metrics`, `standing`, `monitor` | counters, metrics of sites, and their endpoint |
+//! | `metrics`, `site_metrics`, `monitor` | counters, metrics of sites, and their endpoint |
 
 mod acceptor;
 mod activity;
@@ -47,7 +47,6 @@ mod file_budget;
 pub mod fuzzing;
 mod http;
 mod idle_timer;
-mod joined;
 mod lifetime;
 mod memory;
 mod metrics;
@@ -55,20 +54,21 @@ mod monitor;
 mod phase;
 mod plain;
 mod proxy_header;
+mod relay;
 mod reservation;
 mod revocation;
 mod service;
 mod signatures;
 mod signer;
+mod site_metrics;
+mod site_watcher;
 mod sites;
 mod socket;
 mod source;
-mod standing;
 mod ticket_keys;
 mod tickets;
 mod tls;
 mod tls_stream;
 mod tunnel;
-mod watch;
 
 pub use service::Gateway;

@@ -11,8 +11,8 @@ use prometheus::{
 use crate::file_budget::FileBudget;
 use crate::lifetime;
 use crate::memory::MemoryBudget;
+use crate::site_metrics;
 use crate::sites::Sites;
-use crate::standing;
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
@@ -240,7 +240,7 @@ impl Metrics {
         self.files
             .set(i64::try_from(files.left()).unwrap_or(i64::MAX));
         let mut families = self.registry.gather();
-        families.extend(standing::of(sites, lifetime::now()).unwrap_or_default());
+        families.extend(site_metrics::of(sites, lifetime::now()).unwrap_or_default());
         TextEncoder::new()
             .encode_to_string(&families)
             .unwrap_or_default()

@@ -25,10 +25,10 @@ use crate::memory::MemoryBudget;
 use crate::metrics::{CloseReason, Metrics};
 use crate::phase::{Phase, Phases};
 use crate::signatures::{Signatures, share};
+use crate::site_watcher::SiteWatcher;
 use crate::sites::SiteReader;
 use crate::source::SourceSlots;
 use crate::tickets::Tickets;
-use crate::watch::Watch;
 use crate::{monitor, plain, reservation, tls};
 
 /// A running gateway. Dropping it drains it: it accepts no new connections, and ends when the open ones have.
@@ -57,7 +57,7 @@ impl Service for Gateway {
         runtime.spawn(hsmux_service::drive(Arc::clone(&reactor)));
         let (pool, estimates) = hsmux_service::pool(daemon, &reactor)?;
         let metrics = Metrics::new()?;
-        let mut watch = Watch::new(section, &pool);
+        let mut watcher = SiteWatcher::new(section, &pool);
         let tickets = Tickets::of(section, &pool, &metrics)?;
         let keys = tickets.as_ref().map(Tickets::keys);
         let signatures = Signatures::new(section, &pool, estimates);
@@ -68,8 +68,8 @@ impl Service for Gateway {
             tickets: keys,
         };
         let sites = reader.read()?;
-        watch.warn(&sites);
-        watch.warn_of_lists(&sites);
+        watcher.warn_of_certificates(&sites);
+        watcher.warn_of_lists(&sites);
         let sites = Arc::new(ArcSwap::from_pointee(sites));
         let front = {
             let sites = Arc::clone(&sites);
@@ -112,7 +112,7 @@ impl Service for Gateway {
             let daemon = Arc::clone(daemon);
             move || daemon.config().gateway.clone()
         };
-        runtime.spawn(watch.run(Arc::clone(&app), current));
+        runtime.spawn(watcher.run(Arc::clone(&app), current));
         tickets.map(|tickets| runtime.spawn(tickets.run()));
         Ok(Self {
             app,

@@ -6,9 +6,9 @@ use tokio::io::AsyncWriteExt;
 use crate::app_state::AppState;
 use crate::backend::{BackendStream, ConnectError};
 use crate::connection::TlsClient;
-use crate::joined::join;
 use crate::metrics::RefusalReason;
 use crate::proxy_header;
+use crate::relay::relay;
 
 /// Connects to one of the site's backends and relays.
 pub async fn serve(app: &AppState, client: TlsClient) -> Result<(), RefusalReason> {
@@ -19,7 +19,7 @@ pub async fn serve(app: &AppState, client: TlsClient) -> Result<(), RefusalReaso
         // An error shows up again in the relay.
         let _ = backend.write_all(&header).await;
     }
-    join(app, client.stream, backend).await;
+    relay(app, client.stream, backend).await;
     Ok(())
 }
 

@@ -18,7 +18,7 @@ use hyper_util::rt::TokioIo;
 
 use super::{Answer, Call, headers, text};
 use crate::backend::ResponseBody;
-use crate::joined;
+use crate::relay::relay;
 
 /// A client's request to change the protocol.
 pub struct UpgradeRequest {
@@ -129,7 +129,7 @@ fn join(call: &Call<'_>, client: OnUpgrade, backend: OnUpgrade) {
         let held = held;
         if let (Ok(client), Ok(backend)) = (client.await, backend.await) {
             tokio::select! {
-                () = joined::join(&app, TokioIo::new(client), TokioIo::new(backend)) => {}
+                () = relay(&app, TokioIo::new(client), TokioIo::new(backend)) => {}
                 () = held.0.until_refused(&app) => {}
             }
         }

@@ -15,9 +15,9 @@ use crate::revocation;
 use crate::sites::{FailedSite, SiteReader, Sites, files};
 
 /// Watches for changes.
-pub struct Watch {
+pub struct SiteWatcher {
     section: GatewaySection,
-    seen: Seen,
+    versions: SiteVersions,
     reported: ReportedExpiries,
     /// Expired lists of revoked certificates that were logged.
     expired: Vec<PathBuf>,
@@ -25,7 +25,7 @@ pub struct Watch {
 
 /// Versions of what the sites were made from.
 #[derive(Clone, PartialEq)]
-struct Seen {
+struct SiteVersions {
     files: FileVersions,
     /// The pool's epoch: keys and certificates.
     epoch: u64,
@@ -36,12 +36,12 @@ struct Seen {
 /// How often changes are looked for.
 const LOOK: Duration = Duration::from_millis(500);
 
-impl Watch {
+impl SiteWatcher {
     /// To be called before the sites are read for the first time.
     pub fn new(section: &GatewaySection, pool: &Pool) -> Self {
         Self {
             section: section.clone(),
-            seen: Seen::now(section, pool, &Sites::default()),
+            versions: SiteVersions::now(section, pool, &Sites::default()),
             reported: ReportedExpiries::default(),
             expired: Vec::new(),
         }
@@ -59,9 +59,9 @@ impl Watch {
             let section = current().unwrap_or_else(|| self.section.clone());
             let app = Arc::clone(&app);
             let looked = tokio::task::spawn_blocking(move || {
-                self.look(&app, section);
+                self.reload_if_changed(&app, section);
                 let sites = app.sites.load();
-                self.warn(&sites);
+                self.warn_of_certificates(&sites);
                 if self.warn_of_lists(&sites) {
                     app.changes.send_replace(());
                 }
@@ -77,7 +77,7 @@ impl Watch {
     }
 
     /// Logs certificates that have expired since the last call.
-    pub fn warn(&mut self, sites: &Sites) {
+    pub fn warn_of_certificates(&mut self, sites: &Sites) {
         for one in self.reported.unreported(&sites.lifetimes, lifetime::now()) {
             tracing::warn!(
                 "THE CERTIFICATE {} HAS EXPIRED: clients refuse it. It is served all the same; renew it.",
@@ -102,16 +102,16 @@ impl Watch {
         any
     }
 
-    fn look(&mut self, app: &AppState, section: GatewaySection) {
+    fn reload_if_changed(&mut self, app: &AppState, section: GatewaySection) {
         let before = app.sites.load();
-        let now = Seen::now(&section, &app.pool, &before);
+        let now = SiteVersions::now(&section, &app.pool, &before);
         // The pool changes often, but seldom in what matters here.
-        let asked = section.sites != self.section.sites || now.files != self.seen.files;
-        if !asked && now == self.seen {
+        let is_reload = section.sites != self.section.sites || now.files != self.versions.files;
+        if !is_reload && now == self.versions {
             return;
         }
         self.section = section;
-        self.seen = now;
+        self.versions = now;
         let reader = SiteReader {
             section: &self.section,
             signatures: &app.signatures,
@@ -127,15 +127,15 @@ impl Watch {
         }
         // A failed site is tried again when something else changes.
         if failed.is_empty() {
-            self.seen.outdated = false;
-            if asked {
+            self.versions.outdated = false;
+            if is_reload {
                 tracing::info!("the gateway has read its sites again");
             }
         }
     }
 }
 
-impl Seen {
+impl SiteVersions {
     fn now(section: &GatewaySection, pool: &Pool, sites: &Sites) -> Self {
         Self {
             files: FileVersions::of(files(section)),

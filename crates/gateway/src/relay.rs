@@ -8,7 +8,7 @@ use crate::idle_timer::IdleTimer;
 use crate::phase::Phase;
 
 /// Relays until both have ended, neither has sent anything for `tunnel_timeout`, or the gateway ends.
-pub async fn join<Client, Backend>(app: &AppState, client: Client, mut backend: Backend)
+pub async fn relay<Client, Backend>(app: &AppState, client: Client, mut backend: Backend)
 where
     Client: AsyncRead + AsyncWrite + Unpin,
     Backend: AsyncRead + AsyncWrite + Unpin,
