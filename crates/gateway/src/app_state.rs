@@ -22,7 +22,7 @@ use crate::revocation::ClientChain;
 use crate::signatures::Signatures;
 use crate::sites::Sites;
 use crate::source::SourceSlots;
-use crate::ticket_keys::Keys;
+use crate::ticket_keys::TicketKeys;
 use crate::{http, plain};
 
 /// State that all connections share.
@@ -39,7 +39,7 @@ pub struct AppState {
     /// The first port that listens for TLS.
     pub port: u16,
     /// Ticket keys that other hosts share.
-    pub tickets: Option<Keys>,
+    pub tickets: Option<TicketKeys>,
     /// Errors of ACME's challenges that were logged.
     pub trouble: plain::Trouble,
     /// Slots for connections, and for those whose handshake is under way.

@@ -20,7 +20,7 @@
 //! | `signer` | private keys of the pool, for BoringSSL |
 //! | `signatures`, `fair_queue` | fair order of signatures |
 //! | `source` | which clients count as one |
-//! | `tickets` | sessions that other hosts can resume |
+//! | `ticket_key_rotation`, `ticket_keys` | sessions that other hosts can resume |
 //! | `http`, `tunnel` | the protocols inside TLS |
 //! | `relay` | relay between two connections: WebSocket, and protocols other than HTTP |
 //! | `idle_timer` | idle timer of a connection |
@@ -65,8 +65,8 @@ mod site_watcher;
 mod sites;
 mod socket;
 mod source;
+mod ticket_key_rotation;
 mod ticket_keys;
-mod tickets;
 mod tls;
 mod tls_stream;
 mod tunnel;

@@ -28,7 +28,7 @@ use crate::signatures::{Signatures, share};
 use crate::site_watcher::SiteWatcher;
 use crate::sites::SiteReader;
 use crate::source::SourceSlots;
-use crate::tickets::Tickets;
+use crate::ticket_key_rotation::TicketKeyRotation;
 use crate::{monitor, plain, reservation, tls};
 
 /// A running gateway. Dropping it drains it: it accepts no new connections, and ends when the open ones have.
@@ -58,8 +58,8 @@ impl Service for Gateway {
         let (pool, estimates) = hsmux_service::pool(daemon, &reactor)?;
         let metrics = Metrics::new()?;
         let mut watcher = SiteWatcher::new(section, &pool);
-        let tickets = Tickets::of(section, &pool, &metrics)?;
-        let keys = tickets.as_ref().map(Tickets::keys);
+        let tickets = TicketKeyRotation::of(section, &pool, &metrics)?;
+        let keys = tickets.as_ref().map(TicketKeyRotation::keys);
         let signatures = Signatures::new(section, &pool, estimates);
         let reader = SiteReader {
             section,

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::ticket_keys::Keys;
+use crate::ticket_keys::TicketKeys;
 use boring::error::ErrorStack;
 use boring::ssl::ClientHello;
 use hsmux_config::{Certificate, GatewaySection, Place, Site};
@@ -73,7 +73,7 @@ pub struct SiteReader<'a> {
     pub section: &'a GatewaySection,
     pub signatures: &'a Arc<Signatures>,
     pub metrics: &'a Arc<Metrics>,
-    pub tickets: Option<&'a Keys>,
+    pub tickets: Option<&'a TicketKeys>,
 }
 
 impl SiteReader<'_> {

@@ -13,31 +13,31 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 pub use callback::install;
-pub use key::Key;
+pub use key::TicketKey;
 pub use send::send;
 
 /// The current keys. All clones share them.
 #[derive(Clone)]
-pub struct Keys(Arc<ArcSwap<Ring>>);
+pub struct TicketKeys(Arc<ArcSwap<TicketKeyRing>>);
 
 /// The key for new tickets, and the keys whose tickets are accepted as well.
-pub struct Ring {
+pub struct TicketKeyRing {
     /// Seals new tickets.
-    pub current: Key,
+    pub current: TicketKey,
     /// Its tickets are accepted, and replaced by new ones.
-    pub previous: Option<Key>,
+    pub previous: Option<TicketKey>,
     /// Its tickets are accepted: a server whose clock is ahead has issued them.
-    pub next: Option<Key>,
+    pub next: Option<TicketKey>,
 }
 
-impl Keys {
+impl TicketKeys {
     /// Starts with these keys.
-    pub fn new(ring: Ring) -> Self {
+    pub fn new(ring: TicketKeyRing) -> Self {
         Self(Arc::new(ArcSwap::from_pointee(ring)))
     }
 
     /// Replaces all keys.
-    pub fn replace(&self, ring: Ring) {
+    pub fn replace(&self, ring: TicketKeyRing) {
         self.0.store(Arc::new(ring));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use crate::ticket_keys::Keys;
+use crate::ticket_keys::TicketKeys;
 use boring::error::ErrorStack;
 use boring::ex_data::Index;
 use boring::ssl::{
@@ -54,12 +54,12 @@ pub enum Resumption<'a> {
     /// By tickets of this process alone. BoringSSL makes and rotates their keys.
     Own,
     /// By tickets of all hosts of a cluster.
-    Shared(&'a Keys),
+    Shared(&'a TicketKeys),
 }
 
 impl<'a> Resumption<'a> {
     /// The configured one. `keys` are those that hosts share.
-    pub fn of(section: &GatewaySection, keys: Option<&'a Keys>) -> Self {
+    pub fn of(section: &GatewaySection, keys: Option<&'a TicketKeys>) -> Self {
         match keys {
             _ if !section.tickets => Self::None,
             None => Self::Own,

@@ -6,14 +6,14 @@ use boring::hmac::HmacCtxRef;
 use boring::ssl::{SslContextBuilder, SslRef, TicketKeyCallbackResult as Answer};
 use boring::symm::{Cipher, CipherCtxRef};
 
-use super::{Key, Keys, Ring};
+use super::{TicketKey, TicketKeyRing, TicketKeys};
 
 /// Makes a context seal its tickets with these keys.
 ///
 /// Call it for every context that a connection may have. BoringSSL calls the context that the connection began with,
 /// and
 /// `boring` looks for the callback in its current one.
-pub fn install(context: &mut SslContextBuilder, keys: &Keys) {
+pub fn install(context: &mut SslContextBuilder, keys: &TicketKeys) {
     let keys = keys.clone();
     let callback = move |_: &SslRef,
                          name: &mut [u8; 16],
@@ -44,8 +44,8 @@ pub fn install(context: &mut SslContextBuilder, keys: &Keys) {
     }
 }
 
-impl Ring {
-    fn find(&self, name: &[u8; 16]) -> Option<(&Key, Answer)> {
+impl TicketKeyRing {
+    fn find(&self, name: &[u8; 16]) -> Option<(&TicketKey, Answer)> {
         let all = [
             (Some(&self.current), Answer::Success),
             (self.previous.as_ref(), Answer::DecryptSuccessRenew),
@@ -60,7 +60,7 @@ impl Ring {
 }
 
 fn set_up(
-    key: &Key,
+    key: &TicketKey,
     name: &mut [u8; 16],
     iv: &mut [u8; 16],
     cipher: &mut CipherCtxRef,

@@ -6,13 +6,13 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 /// A ticket key: AES-256-CBC, then HMAC-SHA256. Its name is in each ticket.
 #[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
-pub struct Key {
+pub struct TicketKey {
     pub(crate) name: [u8; 16],
     pub(crate) cipher: [u8; 32],
     pub(crate) mac: [u8; 32],
 }
 
-impl Key {
+impl TicketKey {
     /// Derives a key from a secret: servers with the same secret have the same key. The name reveals neither the secret
     /// nor the other parts.
     pub fn derive(secret: &[u8; 32]) -> Self {
@@ -48,8 +48,8 @@ mod tests {
 
     #[test]
     fn a_secret_has_one_key_and_no_two_have_the_same() {
-        let (one, other) = (Key::derive(&[1; 32]), Key::derive(&[2; 32]));
-        assert!(one == Key::derive(&[1; 32]));
+        let (one, other) = (TicketKey::derive(&[1; 32]), TicketKey::derive(&[2; 32]));
+        assert!(one == TicketKey::derive(&[1; 32]));
         assert!(one.name != other.name && one.cipher != other.cipher && one.mac != other.mac);
         assert!(one.cipher != one.mac && one.cipher[..16] != one.name);
     }

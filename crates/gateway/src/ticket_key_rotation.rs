@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::ticket_keys::{Key, Keys, Ring};
+use crate::ticket_keys::{TicketKey, TicketKeyRing, TicketKeys};
 use boring::hash::hmac_sha256;
 use hsmux_config::{GatewaySection, Place};
 use hsmux_pool::Pool;
@@ -18,18 +18,18 @@ use crate::certificate::the_one;
 use crate::metrics::Metrics;
 
 /// The ticket keys, and what the next ones are derived from.
-pub struct Tickets {
+pub struct TicketKeyRotation {
     secret: Place,
     rotation: u64,
     pool: Arc<Pool>,
     metrics: Arc<Metrics>,
-    keys: Keys,
-    made: Option<Made>,
+    keys: TicketKeys,
+    input: Option<KeyInput>,
 }
 
 /// The input that keys were derived from.
 #[derive(PartialEq)]
-struct Made {
+struct KeyInput {
     /// Rotations since the beginning of Unix time.
     period: u64,
     file: Option<FileVersions>,
@@ -39,7 +39,7 @@ struct Made {
 const LOOK: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 
-impl Tickets {
+impl TicketKeyRotation {
     /// Derives the first keys. `None`: hosts share none. If the secret is on a token that does not answer yet, the keys
     /// are this process's own until it does.
     pub fn of(
@@ -50,8 +50,8 @@ impl Tickets {
         let Some(secret) = section.ticket_secret.clone() else {
             return Ok(None);
         };
-        let own = Ring {
-            current: Key::random().map_err(|e| wrong(&secret, e))?,
+        let own = TicketKeyRing {
+            current: TicketKey::random().map_err(|e| wrong(&secret, e))?,
             previous: None,
             next: None,
         };
@@ -60,10 +60,10 @@ impl Tickets {
             secret,
             pool: Arc::clone(pool),
             metrics: Arc::clone(metrics),
-            keys: Keys::new(own),
-            made: None,
+            keys: TicketKeys::new(own),
+            input: None,
         };
-        match (tickets.look(), &tickets.secret) {
+        match (tickets.update(), &tickets.secret) {
             (Err(error), Place::File(_)) => return Err(error),
             (Err(error), Place::Pool(_)) => {
                 tracing::warn!(%error, "session tickets are not shared with other hosts yet");
@@ -74,17 +74,17 @@ impl Tickets {
     }
 
     /// The keys for contexts of TLS.
-    pub fn keys(&self) -> &Keys {
+    pub fn keys(&self) -> &TicketKeys {
         &self.keys
     }
 
     /// Derives the next keys in time, for ever.
     pub async fn run(mut self) {
-        let mut told = self.made.is_none();
+        let mut is_reported = self.input.is_none();
         loop {
             tokio::time::sleep(LOOK).await;
             let looked = tokio::task::spawn_blocking(move || {
-                let looked = self.look();
+                let looked = self.update();
                 (self, looked)
             });
             let Ok((back, result)) = looked.await else {
@@ -92,34 +92,34 @@ impl Tickets {
             };
             self = back;
             let failed = result.is_err();
-            if let (Err(error), false) = (result, told) {
+            if let (Err(error), false) = (result, is_reported) {
                 tracing::warn!(%error, "the keys of session tickets are as they were");
             }
-            told = failed;
+            is_reported = failed;
         }
     }
 
     /// Derives new keys if their period or their secret has changed.
-    fn look(&mut self) -> Result<()> {
-        self.look_at(SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default())
+    fn update(&mut self) -> Result<()> {
+        self.update_at(SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default())
     }
 
-    /// As [`Self::look`], at this Unix time.
-    fn look_at(&mut self, time: Duration) -> Result<()> {
-        let now = Made {
+    /// As [`Self::update`], at this Unix time.
+    fn update_at(&mut self, time: Duration) -> Result<()> {
+        let now = KeyInput {
             period: time.as_secs() / self.rotation,
             file: match &self.secret {
                 Place::File(file) => Some(FileVersions::of([file.as_path()])),
                 Place::Pool(_) => None,
             },
         };
-        if self.made.as_ref() == Some(&now) {
+        if self.input.as_ref() == Some(&now) {
             return Ok(());
         }
         let ring = ring(now.period, |period| self.secret_of(period))?;
         self.keys.replace(ring);
         self.metrics.ticket_keys(now.period * self.rotation);
-        self.made = Some(now);
+        self.input = Some(now);
         Ok(())
     }
 
@@ -153,9 +153,9 @@ impl Tickets {
 }
 
 /// The keys of a period, with those before and after it: clocks of other hosts may differ.
-fn ring(period: u64, secret: impl Fn(u64) -> Result<Zeroizing<[u8; 32]>>) -> Result<Ring> {
-    let key = |period| Ok(Key::derive(&*secret(period)?));
-    Ok(Ring {
+fn ring(period: u64, secret: impl Fn(u64) -> Result<Zeroizing<[u8; 32]>>) -> Result<TicketKeyRing> {
+    let key = |period| Ok(TicketKey::derive(&*secret(period)?));
+    Ok(TicketKeyRing {
         current: key(period)?,
         previous: period.checked_sub(1).map(key).transpose()?,
         next: Some(key(period + 1)?),

@@ -40,7 +40,7 @@ struct Cluster {
 
 /// A host, and its context of TLS.
 struct Host {
-    tickets: Tickets,
+    tickets: TicketKeyRotation,
     server: SslContext,
 }
 
@@ -55,18 +55,18 @@ impl Cluster {
 
     /// A host with this clock, in seconds of Unix time.
     fn host(&self, time: u64) -> Host {
-        let own = Ring {
-            current: Key::random().unwrap(),
+        let own = TicketKeyRing {
+            current: TicketKey::random().unwrap(),
             previous: None,
             next: None,
         };
-        let tickets = Tickets {
+        let tickets = TicketKeyRotation {
             secret: Place::File(self.secret.path().to_owned()),
             rotation: ROTATION,
             pool: Pool::start(Options::default(), Vec::new()).unwrap(),
             metrics: Metrics::new().unwrap(),
-            keys: Keys::new(own),
-            made: None,
+            keys: TicketKeys::new(own),
+            input: None,
         };
         let mut server = tls::builder(tls::Resumption::Shared(tickets.keys())).unwrap();
         let certificate = X509::from_der(self.identity.cert.der()).unwrap();
@@ -97,7 +97,7 @@ impl Cluster {
 
 impl Host {
     fn turn_to(&mut self, time: u64) {
-        self.tickets.look_at(Duration::from_secs(time)).unwrap();
+        self.tickets.update_at(Duration::from_secs(time)).unwrap();
     }
 }
 
