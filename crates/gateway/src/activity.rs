@@ -17,46 +17,46 @@ const GRACE: Duration = Duration::from_millis(250);
 #[derive(Default)]
 pub struct Activity {
     /// Never idle: it waits for its slot, is a tunnel, or has had its only request.
-    kept: AtomicBool,
+    is_marked_busy: AtomicBool,
     handshake: OnceLock<Arc<HandshakeProgress>>,
     account: OnceLock<Arc<MemoryAccount>>,
     evicted: AtomicBool,
-    told: Notify,
+    eviction: Notify,
 }
 
 impl Activity {
     /// The activity of a connection that still waits for its slot. It is not idle: it has no slot to give up.
     pub fn new() -> Arc<Self> {
         let activity = Self::default();
-        activity.keep();
+        activity.mark_busy();
         Arc::new(activity)
     }
 
     /// The connection has its slot.
     pub fn begin(&self) {
-        self.kept.store(false, Relaxed);
+        self.is_marked_busy.store(false, Relaxed);
     }
 
     /// The connection has begun this handshake.
-    pub fn shakes(&self, progress: &Arc<HandshakeProgress>) {
+    pub fn set_handshake(&self, progress: &Arc<HandshakeProgress>) {
         let _ = self.handshake.set(Arc::clone(progress));
     }
 
     /// The connection serves requests, which are charged to this account.
-    pub fn asks(&self, account: &Arc<MemoryAccount>) {
+    pub fn set_account(&self, account: &Arc<MemoryAccount>) {
         let _ = self.account.set(Arc::clone(account));
     }
 
     /// The connection is never idle from now on.
-    pub fn keep(&self) {
-        self.kept.store(true, Relaxed);
+    pub fn mark_busy(&self) {
+        self.is_marked_busy.store(true, Relaxed);
     }
 
     /// Whether the client waits for nothing: no signature, no request, no rest of an answer.
     pub fn is_idle(&self) -> bool {
         let signs = |progress: &Arc<HandshakeProgress>| progress.is_signing();
         let serves = |account: &Arc<MemoryAccount>| account.is_busy();
-        !self.kept.load(Relaxed)
+        !self.is_marked_busy.load(Relaxed)
             && !self.handshake.get().is_some_and(signs)
             && !self.account.get().is_some_and(serves)
     }
@@ -64,7 +64,7 @@ impl Activity {
     /// Tells the connection to end.
     pub fn evict(&self) {
         self.evicted.store(true, Relaxed);
-        self.told.notify_one();
+        self.eviction.notify_one();
     }
 
     /// Whether the connection has to end.
@@ -75,12 +75,12 @@ impl Activity {
     /// Returns when the connection has to end. Only one task may wait for it.
     pub async fn evicted(&self) {
         while !self.is_evicted() {
-            self.told.notified().await;
+            self.eviction.notified().await;
         }
     }
 
     /// Returns when the grace period is over and the connection is idle.
-    pub async fn had_its_time(&self) {
+    pub async fn grace_ended(&self) {
         loop {
             sleep(GRACE).await;
             if self.is_idle() {

@@ -41,7 +41,7 @@ pub struct AppState {
     /// Ticket keys that other hosts share.
     pub tickets: Option<TicketKeys>,
     /// Errors of ACME's challenges that were logged.
-    pub trouble: plain::Trouble,
+    pub challenge_errors: plain::ReportedErrors,
     /// Slots for connections, and for those whose handshake is under way.
     pub connections: Arc<Semaphore>,
     pub handshakes: Arc<Semaphore>,

@@ -21,7 +21,7 @@ use crate::reservation::HandshakeSlot;
 use crate::revocation::ClientChain;
 use crate::signer::{HandshakeProgress, PROGRESS};
 use crate::sites::ServedSite;
-use crate::socket::{Presence, Socket};
+use crate::socket::{HangupWatch, Socket};
 use crate::tls::SITE;
 use crate::tls_stream::TlsStream;
 use crate::{http, tunnel};
@@ -64,7 +64,7 @@ pub async fn serve(
     }
     let served = async {
         if matches!(client.served.site.behind, Behind::Tcp(..)) {
-            guard.activity.keep();
+            guard.activity.mark_busy();
             return tunnel::serve(app, client).await;
         }
         http::serve(app, client, Arc::clone(&guard)).await;
@@ -85,7 +85,7 @@ async fn handshake(app: &AppState, accepted: Accepted) -> Result<TlsClient, Refu
     let patience = app.section.handshake_timeout;
     // A client that sends nothing costs no more than its socket.
     let (mut socket, client) = Socket::new(stream);
-    let first = timeout(patience, socket.first()).await;
+    let first = timeout(patience, socket.first_byte()).await;
     let first = first.map_err(|_| RefusalReason::Slow)?;
     let first = first.map_err(|_| RefusalReason::Tls)?;
     if first.is_ascii_alphabetic() {
@@ -93,7 +93,7 @@ async fn handshake(app: &AppState, accepted: Accepted) -> Result<TlsClient, Refu
         return Err(RefusalReason::PlainHttp);
     }
     let progress = Arc::new(HandshakeProgress::of(from));
-    guard.activity.shakes(&progress);
+    guard.activity.set_handshake(&progress);
     let mut ssl = Ssl::new(&app.front).map_err(|_| RefusalReason::Tls)?;
     ssl.set_ex_data(*PROGRESS, Arc::clone(&progress));
     let handshake = TlsStream::accept(ssl, socket);
@@ -117,7 +117,7 @@ async fn handshake(app: &AppState, accepted: Accepted) -> Result<TlsClient, Refu
     };
     app.metrics.handshake(version, ssl.session_reused());
     let served = ssl.ex_data(*SITE).cloned().ok_or(RefusalReason::Tls)?;
-    stream.greet();
+    stream.acknowledge_handshake();
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(app.section.idle_timeout));
     Ok(TlsClient {
@@ -140,7 +140,7 @@ async fn answer_plain(stream: &mut Socket) -> io::Result<()> {
 /// goes away, so that no token signs for it.
 async fn unless_slow_or_gone<T>(
     handshake: impl Future<Output = T>,
-    client: Presence,
+    client: HangupWatch,
     patience: Duration,
     progress: &HandshakeProgress,
 ) -> Result<T, RefusalReason> {

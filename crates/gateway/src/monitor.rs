@@ -38,7 +38,7 @@ pub async fn serve(app: Arc<AppState>, listener: TcpListener) {
                     let oldest = open.pop_front();
                     oldest.inspect(AbortHandle::abort);
                 }
-                let one = tokio::spawn(converse(Arc::clone(&app), stream));
+                let one = tokio::spawn(serve_connection(Arc::clone(&app), stream));
                 open.push_back(one.abort_handle());
             }
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
@@ -46,9 +46,9 @@ pub async fn serve(app: Arc<AppState>, listener: TcpListener) {
     }
 }
 
-async fn converse(app: Arc<AppState>, stream: TcpStream) {
+async fn serve_connection(app: Arc<AppState>, stream: TcpStream) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let (status, text) = app.tell(request.uri().path());
+        let (status, text) = app.respond(request.uri().path());
         let mut answer = Response::new(Full::<Bytes>::from(text));
         *answer.status_mut() = status;
         std::future::ready(Ok::<_, Infallible>(answer))
@@ -65,14 +65,14 @@ async fn converse(app: Arc<AppState>, stream: TcpStream) {
 }
 
 impl AppState {
-    fn tell(&self, path: &str) -> (StatusCode, String) {
+    fn respond(&self, path: &str) -> (StatusCode, String) {
         match path {
             "/metrics" => (
                 StatusCode::OK,
                 self.metrics
                     .page(&self.sites.load(), &self.files, &self.memory),
             ),
-            "/health" => match self.trouble() {
+            "/health" => match self.health_problem() {
                 None => (StatusCode::OK, "ok\n".into()),
                 Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
             },
@@ -84,7 +84,7 @@ impl AppState {
     }
 
     /// Why balancers should send no new clients.
-    fn trouble(&self) -> Option<Cow<'static, str>> {
+    fn health_problem(&self) -> Option<Cow<'static, str>> {
         if self.phases.is_at(Phase::Leaving) {
             return Some("the gateway ends".into());
         }

@@ -95,7 +95,7 @@ impl Service for Gateway {
             front,
             port: sockets.port(),
             tickets: keys.cloned(),
-            trouble: plain::Trouble::default(),
+            challenge_errors: plain::ReportedErrors::default(),
             connections: Arc::new(Semaphore::new(section.connections)),
             handshakes: Arc::new(Semaphore::new(section.handshakes)),
             waiting: reservation::waiting_slots(files.backend_reserve()),

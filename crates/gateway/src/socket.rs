@@ -23,7 +23,7 @@ pub struct Socket {
     ahead: Vec<u8>,
     /// How many of them were taken.
     taken: usize,
-    last: Last,
+    last_write: LastWrite,
     /// Nothing was sent since the last read, which may not be acknowledged yet.
     is_unanswered: bool,
 }
@@ -31,30 +31,30 @@ pub struct Socket {
 /// Set before the last write. The answer, TLS's close_notify and TCP's FIN then travel in one segment. Else each has
 /// its own, and wakes up the client.
 #[derive(Clone, Default)]
-pub struct Last(Arc<AtomicBool>);
+pub struct LastWrite(Arc<AtomicBool>);
 
 /// Size of the buffer. Reads of this size go past it.
 const AHEAD: usize = 2048;
 
 /// Watches whether the client hangs up.
-pub struct Presence(Arc<TcpStream>);
+pub struct HangupWatch(Arc<TcpStream>);
 
 impl Socket {
-    pub fn new(stream: TcpStream) -> (Self, Presence) {
+    pub fn new(stream: TcpStream) -> (Self, HangupWatch) {
         let stream = Arc::new(stream);
         let socket = Self {
             stream: Arc::clone(&stream),
             ahead: Vec::new(),
             taken: 0,
-            last: Last::default(),
+            last_write: LastWrite::default(),
             is_unanswered: false,
         };
-        (socket, Presence(stream))
+        (socket, HangupWatch(stream))
     }
 
     /// A handle to announce the last write.
-    pub fn last(&self) -> Last {
-        self.last.clone()
+    pub fn last_write(&self) -> LastWrite {
+        self.last_write.clone()
     }
 
     /// Whether bytes were read ahead.
@@ -76,7 +76,7 @@ impl Socket {
     }
 
     /// The first byte. It is not consumed.
-    pub async fn first(&mut self) -> io::Result<u8> {
+    pub async fn first_byte(&mut self) -> io::Result<u8> {
         if self.ahead.is_empty() {
             poll_fn(|context| self.fill(context)).await?;
         }
@@ -149,7 +149,7 @@ impl Socket {
     }
 }
 
-impl Last {
+impl LastWrite {
     /// From now on the kernel holds back what is not a whole segment until the end (tcp(7), MSG_MORE; 200 ms at most).
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
@@ -160,7 +160,7 @@ impl Last {
     }
 }
 
-impl Presence {
+impl HangupWatch {
     /// Returns once the client has closed the connection, or its own half: a handshake cannot complete without that.
     pub async fn hung_up(self) {
         /// How often unread bytes are looked at again: while there are some, no event tells of the end.
@@ -205,7 +205,7 @@ impl AsyncWrite for Socket {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let socket = self.get_mut();
-        if !socket.last.is_set() {
+        if !socket.last_write.is_set() {
             return socket.send(context, |stream| stream.try_write(bytes));
         }
         let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
@@ -281,7 +281,7 @@ mod tests {
             let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             client.set_nonblocking(true).unwrap();
             let (mut socket, _presence) = Socket::new(listener.accept().await.unwrap().0);
-            socket.last().set();
+            socket.last_write().set();
             socket.write_all(b"answer").await.unwrap();
             let early = io::Read::read(&mut client, &mut [0; 20]);
             together += usize::from(early.is_err());

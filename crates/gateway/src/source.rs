@@ -139,7 +139,7 @@ mod tests {
             (counted.unwrap(), activity)
         };
         let many: Vec<_> = (0..3).map(|_| count("192.0.2.1")).collect();
-        many[0].1.keep();
+        many[0].1.mark_busy();
         let (few, _) = count("192.0.2.2");
         assert!(few.evict_another());
         let evicted = many.iter().map(|(_, activity)| activity.is_evicted());

@@ -15,10 +15,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::socket::Socket;
 
 /// A connection whose handshake is done.
-pub struct TlsStream(SslStream<Bridge>);
+pub struct TlsStream(SslStream<SyncSocket>);
 
 /// The socket for BoringSSL, which never blocks.
-struct Bridge {
+struct SyncSocket {
     socket: Socket,
     /// The task that reads or writes now.
     waker: Waker,
@@ -30,11 +30,11 @@ const RECORD: usize = 16 << 10;
 impl TlsStream {
     /// The handshake of a server. `None`: it has failed, and the client got an alert.
     pub async fn accept(ssl: Ssl, socket: Socket) -> Option<Self> {
-        let bridge = Bridge {
+        let socket = SyncSocket {
             socket,
             waker: Waker::noop().clone(),
         };
-        let mut pending = Some(SslStreamBuilder::new(ssl, bridge).setup_accept());
+        let mut pending = Some(SslStreamBuilder::new(ssl, socket).setup_accept());
         poll_fn(|context| {
             let Some(mut handshake) = pending.take() else {
                 return Poll::Ready(None);
@@ -62,7 +62,7 @@ impl TlsStream {
     ///
     /// Nothing is sent if the request is there already, or if HTTP/2 begins with a frame of the server, which has the
     /// same effect.
-    pub fn greet(&mut self) {
+    pub fn acknowledge_handshake(&mut self) {
         if self.get_ref().has_more() || self.is_http2() {
             return;
         }
@@ -86,7 +86,7 @@ impl TlsStream {
     fn within<T>(
         &mut self,
         context: &Context<'_>,
-        work: impl FnOnce(&mut SslStream<Bridge>) -> io::Result<T>,
+        work: impl FnOnce(&mut SslStream<SyncSocket>) -> io::Result<T>,
     ) -> Poll<io::Result<T>> {
         context.waker().clone_into(&mut self.0.get_mut().waker);
         match work(&mut self.0) {
@@ -139,7 +139,7 @@ impl AsyncWrite for TlsStream {
     }
 }
 
-impl Bridge {
+impl SyncSocket {
     fn poll<T>(
         &mut self,
         work: impl FnOnce(Pin<&mut Socket>, &mut Context<'_>) -> Poll<io::Result<T>>,
@@ -152,7 +152,7 @@ impl Bridge {
     }
 }
 
-impl Read for Bridge {
+impl Read for SyncSocket {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let mut buffer = ReadBuf::new(bytes);
         self.poll(|socket, context| socket.poll_read(context, &mut buffer))?;
@@ -160,7 +160,7 @@ impl Read for Bridge {
     }
 }
 
-impl Write for Bridge {
+impl Write for SyncSocket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.poll(|socket, context| socket.poll_write(context, bytes))
     }

@@ -100,10 +100,10 @@ pub async fn serve(app: &Arc<AppState>, client: TlsClient, guard: Arc<Connection
     let shared = Arc::clone(app);
     let idle_timer = IdleTimer::new();
     let timer = Arc::clone(&idle_timer);
-    let last = stream.get_ref().get_ref().last();
+    let last = stream.get_ref().get_ref().last_write();
     let account = app.memory.account();
     let activity = Arc::clone(&guard.activity);
-    activity.asks(&account);
+    activity.set_account(&account);
     let forwards = !matches!(served.site.behind, Behind::Folder(_));
     let interim = (forwards && !h2).then(Arc::<Interim>::default);
     let stream = ClientStream {
@@ -182,7 +182,7 @@ pub async fn serve(app: &Arc<AppState>, client: TlsClient, guard: Arc<Connection
         _ = connection => {}
         () = idle_timer.idle(patience), if h2 => {}
         () = account.ended() => {}
-        () = activity.had_its_time(), if activity.is_evicted() => {}
+        () = activity.grace_ended(), if activity.is_evicted() => {}
     }
 }
 

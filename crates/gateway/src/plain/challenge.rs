@@ -32,16 +32,16 @@ const LONGEST: usize = 1024;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why a challenge has no answer.
-pub enum Failure {
+pub enum ChallengeError {
     /// No ACME client listens: it does so only while it orders certificates.
     Nobody,
     /// Something has to be fixed.
-    Trouble(String),
+    Fault(String),
 }
 
 /// Last error of each source of challenges. Anybody may ask for a challenge, so each error is logged once.
 #[derive(Default)]
-pub struct Trouble(Mutex<HashMap<Acme, String>>);
+pub struct ReportedErrors(Mutex<HashMap<Acme, String>>);
 
 /// The token in a challenge's path, not yet validated.
 pub fn token(path: &str) -> Option<&str> {
@@ -54,7 +54,7 @@ pub async fn fetch(
     acme: &Acme,
     token: &str,
     host: &Host,
-) -> Result<Option<Bytes>, Failure> {
+) -> Result<Option<Bytes>, ChallengeError> {
     if !is_base64url(token.as_bytes()) || token.len() > LONGEST_TOKEN {
         return Ok(None);
     }
@@ -63,25 +63,25 @@ pub async fn fetch(
             let (within, path) = (folder.clone(), format!("{}{token}", &PREFIX[1..]));
             let reads = reads.of(folder);
             let read = reads.run(move || read(&within, &path)).await;
-            read.map_err(|e| Failure::Trouble(format!("{}: {e}", folder.display())))?
+            read.map_err(|e| ChallengeError::Fault(format!("{}: {e}", folder.display())))?
         }
         Acme::Client(at) => {
             let asked = timeout(PATIENCE, ask(at, token, host));
             let answer = asked.await.unwrap_or_else(|late| Err(late.into()));
             answer.map_err(|why| match why.downcast_ref::<io::Error>() {
-                Some(e) if e.kind() == io::ErrorKind::ConnectionRefused => Failure::Nobody,
-                _ => Failure::Trouble(format!("the ACME client at http://{at}: {why}")),
+                Some(e) if e.kind() == io::ErrorKind::ConnectionRefused => ChallengeError::Nobody,
+                _ => ChallengeError::Fault(format!("the ACME client at http://{at}: {why}")),
             })?
         }
     };
     Ok(found.filter(|found| is_authorization(token, found)))
 }
 
-impl Trouble {
+impl ReportedErrors {
     /// Logs an error, unless the last one was the same.
-    pub fn tell(&self, acme: &Acme, now: Option<&Failure>) {
+    pub fn report(&self, acme: &Acme, now: Option<&ChallengeError>) {
         let mut known = self.0.lock();
-        let Some(Failure::Trouble(why)) = now else {
+        let Some(ChallengeError::Fault(why)) = now else {
             known.remove(acme);
             return;
         };
@@ -92,11 +92,11 @@ impl Trouble {
     }
 }
 
-impl std::fmt::Display for Failure {
+impl std::fmt::Display for ChallengeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Nobody => f.write_str("no ACME client listens"),
-            Self::Trouble(why) => f.write_str(why),
+            Self::Fault(why) => f.write_str(why),
         }
     }
 }

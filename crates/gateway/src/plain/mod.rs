@@ -8,7 +8,7 @@
 mod challenge;
 mod redirect;
 
-pub use challenge::Trouble;
+pub use challenge::ReportedErrors;
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -65,7 +65,7 @@ pub async fn serve(app: &AppState, accepted: Accepted) -> Result<(), RefusalReas
     let asked = AtomicBool::new(false);
     let service = service_fn(|request| {
         asked.store(true, Ordering::Relaxed);
-        guard.activity.keep();
+        guard.activity.mark_busy();
         async { Ok::<_, Infallible>(answer(app, request).await) }
     });
     let connection = http1::Builder::new()
@@ -141,7 +141,7 @@ async fn challenge_for(
         return (PlainAnswer::Refused, answer);
     }
     let fetched = challenge::fetch(&app.reads, acme, token, host).await;
-    app.trouble.tell(acme, fetched.as_ref().err());
+    app.challenge_errors.report(acme, fetched.as_ref().err());
     match fetched {
         Ok(Some(authorization)) => (PlainAnswer::Challenge, challenge::page(authorization)),
         Ok(None) => {
