@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Balancer, Server, Way};
+use super::{Balancer, GatewayHost, PortMapping};
 
 /// A host is down after two failed checks and up again after two answers of 200, each within about a second.
 const CHECK: &str = "check inter 1s fastinter 250ms downinter 1s fall 2 rise 2";
@@ -48,14 +48,19 @@ pub(super) fn text(balancer: &Balancer) -> String {
     } else {
         ""
     };
-    for way in balancer.ways() {
-        pass(&mut text, balancer, &way, header).expect("a string");
+    for mapping in balancer.mappings() {
+        pass(&mut text, balancer, &mapping, header).expect("a string");
     }
     text
 }
 
-fn pass(text: &mut String, balancer: &Balancer, way: &Way<'_>, header: &str) -> std::fmt::Result {
-    let Way { suffix, listen, .. } = way;
+fn pass(
+    text: &mut String,
+    balancer: &Balancer,
+    mapping: &PortMapping<'_>,
+    header: &str,
+) -> std::fmt::Result {
+    let PortMapping { suffix, listen, .. } = mapping;
     let address = listen.address.as_deref().unwrap_or("");
     writeln!(text, "\nfrontend clients{suffix}")?;
     writeln!(text, "    bind {address}:{}", listen.port)?;
@@ -67,13 +72,13 @@ fn pass(text: &mut String, balancer: &Balancer, way: &Way<'_>, header: &str) -> 
     writeln!(text, "    http-check expect status 200")?;
     writeln!(text, "    default-server {CHECK} {SILENCE}{header}")?;
     for server in &balancer.hosts {
-        let Server {
+        let GatewayHost {
             name,
             address,
             health,
             ..
         } = server;
-        if let Some(port) = (way.port)(server) {
+        if let Some(port) = (mapping.port)(server) {
             writeln!(text, "    server {name} {address}:{port} port {health}")?;
         }
     }

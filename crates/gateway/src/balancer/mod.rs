@@ -25,7 +25,7 @@ pub enum Program {
 
 /// Options of the command line.
 #[derive(Clone, Debug)]
-pub struct Wishes {
+pub struct BalancerOptions {
     /// The gateways. If empty, the gateway of the configuration.
     pub hosts: Vec<Host>,
     /// The address that clients connect to with TLS.
@@ -49,13 +49,13 @@ pub struct Wishes {
 pub struct Balancer {
     listen: Listen,
     http_listen: Listen,
-    hosts: Vec<Server>,
+    hosts: Vec<GatewayHost>,
     send_proxy: bool,
     socket: String,
 }
 
 #[derive(Clone, Debug)]
-struct Server {
+struct GatewayHost {
     name: String,
     address: String,
     port: u16,
@@ -65,11 +65,11 @@ struct Server {
 }
 
 /// A port for clients, and the gateways' port that it leads to.
-struct Way<'a> {
+struct PortMapping<'a> {
     /// Suffix of its names in the configuration.
     suffix: &'static str,
     listen: &'a Listen,
-    port: fn(&Server) -> Option<u16>,
+    port: fn(&GatewayHost) -> Option<u16>,
 }
 
 impl Balancer {
@@ -77,15 +77,15 @@ impl Balancer {
     ///
     /// # Errors
     /// If neither has something that the balancer needs.
-    pub fn new(wishes: &Wishes, section: Option<&GatewaySection>) -> Result<Self> {
+    pub fn new(options: &BalancerOptions, section: Option<&GatewaySection>) -> Result<Self> {
         let listens = section.and_then(|section| section.listen.first());
         let metrics = section.and_then(|section| section.metrics);
-        let port = wishes.port.or(listens.map(std::net::SocketAddr::port));
-        let health = wishes.health.or(metrics.map(|address| address.port()));
+        let port = options.port.or(listens.map(std::net::SocketAddr::port));
+        let health = options.health.or(metrics.map(|address| address.port()));
         let plain = section.and_then(|section| section.http.first());
-        let http = wishes.http_port.or(plain.map(std::net::SocketAddr::port));
-        let any_http = http.is_some() || wishes.hosts.iter().any(|host| host.http.is_some());
-        let mut hosts = wishes.hosts.clone();
+        let http = options.http_port.or(plain.map(std::net::SocketAddr::port));
+        let any_http = http.is_some() || options.hosts.iter().any(|host| host.http.is_some());
+        let mut hosts = options.hosts.clone();
         if hosts.is_empty() {
             let own = listens.filter(|address| !address.ip().is_unspecified());
             let own = own.ok_or_else(|| unknown("name the hosts: HOST HOST ..."))?;
@@ -97,9 +97,9 @@ impl Balancer {
                 .filter(|port| *port != 0)
                 .ok_or_else(|| unknown(what))
         };
-        let server = |(host, place): (&Host, usize)| {
-            Ok(Server {
-                name: format!("host{place}"),
+        let server = |(host, position): (&Host, usize)| {
+            Ok(GatewayHost {
+                name: format!("host{position}"),
                 address: host.address.clone(),
                 port: number(
                     host.port,
@@ -121,35 +121,37 @@ impl Balancer {
             })
         };
         let blank = |c: char| c.is_whitespace() || c.is_control();
-        if !wishes.socket.starts_with('/') || wishes.socket.contains(blank) {
+        if !options.socket.starts_with('/') || options.socket.contains(blank) {
             return Err(unknown(
                 "an absolute path of its socket, without white space",
             ));
         }
         Ok(Self {
-            listen: wishes.listen.clone(),
-            http_listen: wishes.http_listen.clone(),
-            socket: wishes.socket.clone(),
+            listen: options.listen.clone(),
+            http_listen: options.http_listen.clone(),
+            socket: options.socket.clone(),
             hosts: hosts.iter().zip(1..).map(server).collect::<Result<_>>()?,
-            send_proxy: wishes
+            send_proxy: options
                 .send_proxy
                 .unwrap_or_else(|| section.is_some_and(|section| section.proxy_protocol)),
         })
     }
 
     /// TLS, and plain HTTP if the gateways serve it.
-    fn ways(&self) -> impl Iterator<Item = Way<'_>> {
-        let tls = Way {
+    fn mappings(&self) -> impl Iterator<Item = PortMapping<'_>> {
+        let tls = PortMapping {
             suffix: "",
             listen: &self.listen,
             port: |server| Some(server.port),
         };
-        let plain = Way {
+        let plain = PortMapping {
             suffix: "-http",
             listen: &self.http_listen,
             port: |server| server.http,
         };
-        let used = |way: &Way<'_>| self.hosts.iter().all(|host| (way.port)(host).is_some());
+        let used = |mapping: &PortMapping<'_>| {
+            self.hosts.iter().all(|host| (mapping.port)(host).is_some())
+        };
         [tls, plain].into_iter().filter(used)
     }
 
@@ -200,7 +202,7 @@ mod tests {
 
     fn of(hosts: &[&str], send_proxy: Option<bool>) -> Result<Balancer> {
         let hosts = hosts.iter().map(|host| host.parse().unwrap()).collect();
-        let wishes = Wishes {
+        let options = BalancerOptions {
             hosts,
             listen: ":443".parse().unwrap(),
             http_listen: ":80".parse().unwrap(),
@@ -210,7 +212,7 @@ mod tests {
             send_proxy,
             socket: "/run/haproxy/admin.sock".into(),
         };
-        Balancer::new(&wishes, None)
+        Balancer::new(&options, None)
     }
 
     #[test]
