@@ -22,7 +22,7 @@ pub struct Daemon {
 
 /// A message of the daemon.
 #[derive(Debug, PartialEq, Eq)]
-pub enum News {
+pub enum DaemonEvent {
     /// The configuration is another one, or the daemon's trouble is.
     Changed,
     /// Accept no new clients from now on.
@@ -33,7 +33,7 @@ pub enum News {
 
 impl Daemon {
     /// Waits for the configuration, which the daemon has read from `file`.
-    pub fn meet(link: OwnedFd, file: PathBuf) -> Result<Self> {
+    pub fn await_configuration(link: OwnedFd, file: PathBuf) -> Result<Self> {
         let link = ServiceLink::of_service(link);
         match link.hear().map_err(|e| lost(&e))? {
             ToService::Configuration(text) => Ok(Self {
@@ -57,21 +57,21 @@ impl Daemon {
     }
 
     /// Waits for a message. A new configuration is in force when this returns.
-    pub fn hear(&self) -> Result<News> {
+    pub fn next_event(&self) -> Result<DaemonEvent> {
         match self.link.hear() {
             Ok(ToService::Configuration(text)) => {
                 match read(&self.file, &text) {
                     Ok(config) => self.config.store(Arc::new(config)),
                     Err(error) => tracing::error!(%error, "the service goes on as it was"),
                 }
-                Ok(News::Changed)
+                Ok(DaemonEvent::Changed)
             }
             Ok(ToService::Trouble(why)) => {
                 self.trouble.store(why.map(Arc::new));
-                Ok(News::Changed)
+                Ok(DaemonEvent::Changed)
             }
-            Ok(ToService::StopListening) => Ok(News::StopListening),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(News::End),
+            Ok(ToService::StopListening) => Ok(DaemonEvent::StopListening),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(DaemonEvent::End),
             Err(error) => Err(lost(&error)),
         }
     }

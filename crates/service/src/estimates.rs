@@ -18,24 +18,24 @@ const INTERVAL: Duration = Duration::from_millis(50);
 const GOOD_FOR: Duration = Duration::from_secs(1);
 
 /// Estimates of the keys that the service has used. A thread asks the daemon for them while they are used.
-pub struct Estimates(Arc<Shared>);
+pub struct Estimates(Arc<EstimateCache>);
 
-struct Shared {
+struct EstimateCache {
     connector: Arc<DaemonConnector>,
-    known: ArcSwap<Known>,
+    snapshot: ArcSwap<EstimateSnapshot>,
     /// Whether an estimate was wanted since the daemon was last asked.
     is_wanted: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<UsedKeys>,
     wake: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct UsedKeys {
     keys: HashSet<ObjectId>,
     has_ended: bool,
 }
 
-struct Known {
+struct EstimateSnapshot {
     at: Instant,
     of_keys: HashMap<ObjectId, Estimate>,
     rooms: HashMap<Members, Room>,
@@ -43,38 +43,37 @@ struct Known {
 
 impl Estimates {
     pub(crate) fn start(connector: Arc<DaemonConnector>) -> Result<Self> {
-        let shared = Arc::new(Shared {
+        let cache = Arc::new(EstimateCache {
             connector,
-            known: ArcSwap::from_pointee(Known::new(HashMap::new())),
+            snapshot: ArcSwap::from_pointee(EstimateSnapshot::new(HashMap::new())),
             is_wanted: AtomicBool::new(false),
             state: Mutex::default(),
             wake: Condvar::new(),
         });
-        let asking = Arc::clone(&shared);
+        let asking = Arc::clone(&cache);
         let thread = std::thread::Builder::new().name("hsmux-estimates".into());
         thread
-            .spawn(move || asking.keep_asking())
+            .spawn(move || asking.keep_current())
             .map_err(|error| Error::pool(Kind::Environment, format!("no thread: {error}")))?;
-        Ok(Self(shared))
+        Ok(Self(cache))
     }
 
     /// The estimate for a key. It is a default if the key is used for the first time.
     pub fn of(&self, key: &ObjectId) -> Estimate {
-        let shared = &self.0;
-        let known = shared.known.load();
-        let estimate = known.of_keys.get(key).copied();
+        let cache = &self.0;
+        let snapshot = cache.snapshot.load();
+        let estimate = snapshot.of_keys.get(key).copied();
         if estimate.is_none() {
-            shared.state.lock().keys.insert(*key);
+            cache.state.lock().keys.insert(*key);
         }
-        if !shared.is_wanted.load(Ordering::Relaxed)
-            && !shared.is_wanted.swap(true, Ordering::AcqRel)
+        if !cache.is_wanted.load(Ordering::Relaxed) && !cache.is_wanted.swap(true, Ordering::AcqRel)
         {
             // The lock ensures that the thread has either seen the flag or waits already.
-            let _state = shared.state.lock();
-            shared.wake.notify_one();
+            let _state = cache.state.lock();
+            cache.wake.notify_one();
         }
         match estimate {
-            Some(estimate) if known.at.elapsed() < GOOD_FOR => estimate,
+            Some(estimate) if snapshot.at.elapsed() < GOOD_FOR => estimate,
             Some(estimate) => Estimate {
                 is_awaited: false,
                 times: None,
@@ -82,7 +81,7 @@ impl Estimates {
             },
             None => Estimate {
                 members: Members::default(),
-                room: shared.most(),
+                room: cache.most(),
                 is_awaited: false,
                 times: None,
             },
@@ -91,7 +90,7 @@ impl Estimates {
 
     /// The number of uses that keep these members busy.
     pub fn room(&self, members: &Members) -> Room {
-        let room = self.0.known.load().rooms.get(members).copied();
+        let room = self.0.snapshot.load().rooms.get(members).copied();
         room.unwrap_or_else(|| self.0.most())
     }
 }
@@ -103,8 +102,8 @@ impl Drop for Estimates {
     }
 }
 
-impl Shared {
-    fn keep_asking(&self) {
+impl EstimateCache {
+    fn keep_current(&self) {
         let mut state = self.state.lock();
         while !state.has_ended {
             if !self.is_wanted.swap(false, Ordering::AcqRel) {
@@ -114,7 +113,9 @@ impl Shared {
             let keys: Vec<_> = state.keys.iter().copied().collect();
             drop(state);
             match self.connector.estimates(keys) {
-                Ok(estimates) => self.known.store(Arc::new(Known::new(estimates))),
+                Ok(estimates) => self
+                    .snapshot
+                    .store(Arc::new(EstimateSnapshot::new(estimates))),
                 Err(error) => tracing::debug!(%error, "no waiting times"),
             }
             state = self.state.lock();
@@ -132,7 +133,7 @@ impl Shared {
     }
 }
 
-impl Known {
+impl EstimateSnapshot {
     fn new(of_keys: HashMap<ObjectId, Estimate>) -> Self {
         let estimates = of_keys.values();
         Self {

@@ -8,7 +8,7 @@ mod estimates;
 mod member;
 mod run;
 
-pub use daemon::{Daemon, News};
+pub use daemon::{Daemon, DaemonEvent};
 pub use driver::drive;
 pub use estimates::Estimates;
 pub use member::pool;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hsmux_token::Result;
 
-use crate::{Daemon, News};
+use crate::{Daemon, DaemonEvent};
 
 /// A service, which is all that its process does.
 pub trait Service: Sized {
@@ -23,17 +23,17 @@ pub trait Service: Sized {
 /// Runs a service until the daemon at the other end of `link` has ended. `file` is the configuration file, which the
 /// daemon reads.
 pub fn run<S: Service>(link: OwnedFd, file: PathBuf) -> Result<()> {
-    let daemon = Arc::new(Daemon::meet(link, file)?);
+    let daemon = Arc::new(Daemon::await_configuration(link, file)?);
     let mut service = S::start(&daemon).inspect_err(|error| daemon.failed(error))?;
     daemon.ready()?;
     loop {
-        match daemon.hear()? {
-            News::Changed => {}
-            News::StopListening => match service.stop_listening() {
+        match daemon.next_event()? {
+            DaemonEvent::Changed => {}
+            DaemonEvent::StopListening => match service.stop_listening() {
                 Some(left) => service = left,
                 None => return Ok(()),
             },
-            News::End => {
+            DaemonEvent::End => {
                 // Without a daemon nobody signs. The next daemon starts another service on the same ports, so this one
                 // ends at once.
                 std::mem::forget(service);
