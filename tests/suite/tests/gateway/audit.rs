@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use hsmux_suite::{PATIENCE, Rig, until};
 use serde_json::Value;
 
-use crate::lost::{cards, start};
+use crate::lost_tokens::{cards, start};
 use crate::rig::{ASK, BOTH, FOLDER, Gateway, page};
 
 const AUDIT: &str = "[audit]\nkeys = true\n";

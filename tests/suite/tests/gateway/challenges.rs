@@ -9,7 +9,7 @@ use std::thread;
 use hsmux_suite::{PATIENCE, Process, until};
 
 use crate::authority::Names;
-use crate::plain::{CHALLENGES, count, curl, curl_at, with};
+use crate::plain_http::{CHALLENGES, count, curl, curl_at, with};
 use crate::rig::{FOLDER, Gateway, configure};
 
 #[test]

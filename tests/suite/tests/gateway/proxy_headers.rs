@@ -8,9 +8,9 @@ use std::path::Path;
 use boring::ssl::{SslConnector, SslMethod, SslVerifyMode};
 use hsmux_suite::{PATIENCE, Process, Run, on_a_free_port, until};
 
-use crate::exhaustion::from;
+use crate::bad_clients;
 use crate::rig::{ASK, BOTH, FOLDER, Gateway};
-use crate::unkind;
+use crate::unused_signatures::from;
 
 /// A server that answers each request with the addresses in the PROXY header.
 struct Server {
@@ -120,7 +120,7 @@ fn a_proxy_that_is_not_named_is_refused() {
     let named = "--haproxy-protocol --interface host!127.0.0.2";
     gateway.curl("a.test", "/page.txt", named).says("a page");
     assert_eq!(refused(&gateway), 0);
-    assert!(unkind::rest(unkind::client(&gateway, header)).is_empty());
+    assert!(bad_clients::rest(bad_clients::client(&gateway, header)).is_empty());
     assert_eq!(refused(&gateway), 1);
 }
 
@@ -158,9 +158,9 @@ fn without_a_name_only_loopback_may_send_headers() {
         (gateway.metric("hsmux_gateway_handshakes_in_flight") == 3).then_some(())
     });
     // The limit holds for connections by another proxy as well.
-    assert!(unkind::rest(connect([127, 0, 0, 3], 0)).is_empty());
+    assert!(bad_clients::rest(connect([127, 0, 0, 3], 0)).is_empty());
     assert_eq!((refused("source"), refused("proxy-address")), (1, 0));
-    assert!(unkind::rest(connect(outward(), 7)).is_empty());
+    assert!(bad_clients::rest(connect(outward(), 7)).is_empty());
     assert_eq!((refused("source"), refused("proxy-address")), (1, 1));
 }
 

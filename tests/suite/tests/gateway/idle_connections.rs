@@ -8,10 +8,10 @@ use boring::ssl::SslStream;
 use hsmux_suite::{PATIENCE, until};
 
 use crate::backends::{backend, head};
-use crate::exhaustion::from;
 use crate::h2;
 use crate::hosts::shake;
 use crate::rig::{BOTH, FOLDER, Gateway};
+use crate::unused_signatures::from;
 
 const ONE: [u8; 4] = [127, 0, 0, 2];
 const OTHER: [u8; 4] = [127, 0, 0, 3];
@@ -138,7 +138,7 @@ fn idle_connections_of_two_addresses_leave_places_to_a_third() {
     assert_eq!(refused(&gateway, "connections"), 0);
     // 6, 4 and 6: with one more it would have more than the first one.
     let one_more = from(HONEST, &gateway.address, b"");
-    assert!(crate::unkind::rest(one_more).is_empty());
+    assert!(crate::bad_clients::rest(one_more).is_empty());
     assert_eq!(refused(&gateway, "connections"), 1);
     honest.iter_mut().for_each(ask);
     assert!(!others.iter().any(|stream| has_ended(stream.get_ref())));

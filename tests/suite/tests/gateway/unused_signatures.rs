@@ -11,8 +11,8 @@ use hsmux_suite::{PATIENCE, until};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 use rustls::version::TLS13;
 
-use crate::hello::hello;
-use crate::lost::{cards, start};
+use crate::abandoned_handshakes::hello;
+use crate::lost_tokens::{cards, start};
 use crate::rig::Gateway;
 
 const SERVICE: &str = "service_time_us = 200000";

@@ -5,7 +5,7 @@ use std::fs;
 use hsmux_suite::{Process, source};
 
 use crate::balancer::haproxy;
-use crate::restarts::{kill_and_start, stop_and_start, stop_for_long};
+use crate::gateway_restarts::{kill_and_start, stop_and_start, stop_for_long};
 use crate::rig::Gateway;
 
 /// The `haproxy` block of that page: lines of a backend.

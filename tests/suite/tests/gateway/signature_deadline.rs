@@ -5,7 +5,7 @@ use std::thread;
 use hsmux_suite::{PATIENCE, until};
 
 use crate::h2;
-use crate::lost::{cards, start};
+use crate::lost_tokens::{cards, start};
 use crate::rig::Gateway;
 
 const HANGS: &str = "hang_in_sign = true";

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use hsmux_suite::{Member, PATIENCE, StandIn, until};
 
-use crate::lost::{all, cards};
+use crate::lost_tokens::{all, cards};
 use crate::rig::{ASK, BOTH, FOLDER, Gateway};
 
 /// Duration of a signature on the card, as the gateway has measured it.

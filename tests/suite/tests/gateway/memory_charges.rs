@@ -13,7 +13,7 @@ use crate::backends::{backend, head, in_front_of};
 use crate::h2::{PREFACE, SETTINGS, WINDOW_UPDATE};
 use crate::hosts::connect;
 use crate::rig::{BOTH, FOLDER, Gateway};
-use crate::stalled::{frame, get, resident};
+use crate::stalled_clients::{frame, get, resident};
 
 const MEMORY: &str = "hsmux_gateway_memory_bytes";
 const CLOSED: &str = "hsmux_gateway_closed_total{reason=\"memory\"}";

@@ -6,7 +6,7 @@ use hsmux_suite::{PATIENCE, Process, Rig, until};
 
 use crate::backends::Port;
 use crate::balancer::{Cluster, logging, on_port};
-use crate::crowd::{Crowd, Failure};
+use crate::client_load::{Crowd, Failure};
 use crate::rig::{BOTH, FOLDER, Gateway};
 
 /// Clients that connect for each request, and clients that keep their connection. Each has one request at a time.

@@ -10,10 +10,10 @@ use hsmux_suite::{PATIENCE, until};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
 
+use crate::bad_clients::{client, rest, with};
 use crate::balancer;
-use crate::lost::{cards, start};
+use crate::lost_tokens::{cards, start};
 use crate::rig::{ASK, Gateway};
-use crate::unkind::{client, rest, with};
 
 /// The ClientHello of this version, for `a.test`.
 pub fn hello(version: &'static SupportedProtocolVersion) -> Vec<u8> {
