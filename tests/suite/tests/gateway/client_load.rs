@@ -11,13 +11,13 @@ use boring::ssl::{SslConnector, SslMethod, SslStream, SslVerifyMode};
 use hsmux_suite::{PATIENCE, until};
 
 /// Clients that request the page of `a.test` until they are stopped.
-pub struct Crowd {
-    shared: Arc<Shared>,
+pub struct ClientLoad {
+    state: Arc<LoadState>,
     clients: Vec<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct LoadState {
     port: u16,
     stop: AtomicBool,
     done: AtomicU64,
@@ -35,42 +35,42 @@ pub struct Failure {
 }
 
 /// A client's connection.
-struct Open {
+struct OpenConnection {
     stream: BufReader<SslStream<TcpStream>>,
     port: Option<u16>,
     began: Instant,
 }
 
 /// Outcome of a request: whether its answer was the connection's last.
-type Asked = Result<bool, Failure>;
+type Outcome = Result<bool, Failure>;
 
-impl Crowd {
+impl ClientLoad {
     /// `once` clients connect for each request, `kept` clients keep their connection as long as they may.
     pub fn start(port: u16, once: usize, kept: usize) -> Self {
-        let shared = Arc::new(Shared {
+        let state = Arc::new(LoadState {
             port,
-            ..Shared::default()
+            ..LoadState::default()
         });
         let client = |keeps| {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || shared.run(keeps))
+            let state = Arc::clone(&state);
+            thread::spawn(move || state.run(keeps))
         };
         let clients = (0..once + kept).map(|n| client(n >= once)).collect();
-        Self { shared, clients }
+        Self { state, clients }
     }
 
     /// Waits until so many more requests have succeeded or failed.
     pub fn goes_on(&self, more: u64) {
-        let goal = self.shared.done.load(Relaxed) + more;
+        let goal = self.state.done.load(Relaxed) + more;
         until("the clients go on", PATIENCE, || {
-            (self.shared.done.load(Relaxed) >= goal).then_some(())
+            (self.state.done.load(Relaxed) >= goal).then_some(())
         });
     }
 
     /// Stops the clients, and panics if a request has failed.
     #[track_caller]
     pub fn none_failed(self) {
-        let done = Arc::clone(&self.shared);
+        let done = Arc::clone(&self.state);
         let failed = self.stop();
         let (count, done) = (failed.len(), done.done.load(Relaxed));
         assert_eq!(count, 0, "{count} of {done} failed: {failed:#?}");
@@ -79,19 +79,19 @@ impl Crowd {
     /// Stops the clients, and returns the failures.
     pub fn stop(mut self) -> Vec<Failure> {
         self.end();
-        let failed = self.shared.failed.lock().expect("the failures");
+        let failed = self.state.failed.lock().expect("the failures");
         failed.clone()
     }
 
     fn end(&mut self) {
-        self.shared.stop.store(true, Relaxed);
+        self.state.stop.store(true, Relaxed);
         for client in self.clients.drain(..) {
             let _ = client.join();
         }
     }
 }
 
-impl Shared {
+impl LoadState {
     fn run(&self, keeps: bool) {
         let mut open = None;
         while !self.stop.load(Relaxed) {
@@ -108,10 +108,10 @@ impl Shared {
         }
     }
 
-    fn ask(&self, open: &mut Option<Open>, keeps: bool) -> Asked {
+    fn ask(&self, open: &mut Option<OpenConnection>, keeps: bool) -> Outcome {
         let open = match open {
             Some(open) => open,
-            None => open.insert(Open::connect(self.port)?),
+            None => open.insert(OpenConnection::connect(self.port)?),
         };
         let (port, began) = (open.port, open.began);
         ask_for_page(&mut open.stream, keeps).map_err(|why| Failure { why, port, began })
@@ -144,7 +144,7 @@ fn ask_for_page(stream: &mut BufReader<SslStream<TcpStream>>, keeps: bool) -> Re
         .contains("\r\nconnection: close\r\n"))
 }
 
-impl Open {
+impl OpenConnection {
     fn connect(to: u16) -> Result<Self, Failure> {
         let began = Instant::now();
         let failed = |why, port| Failure { why, port, began };
@@ -169,7 +169,7 @@ fn handshake(stream: TcpStream) -> Result<BufReader<SslStream<TcpStream>>, Strin
     shaken.map(BufReader::new).map_err(|e| e.to_string())
 }
 
-impl Drop for Crowd {
+impl Drop for ClientLoad {
     fn drop(&mut self) {
         self.end();
     }

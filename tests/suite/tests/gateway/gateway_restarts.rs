@@ -6,7 +6,7 @@ use hsmux_suite::{PATIENCE, Process, Rig, until};
 
 use crate::backends::Port;
 use crate::balancer::{Cluster, logging, on_port};
-use crate::client_load::{Crowd, Failure};
+use crate::client_load::{ClientLoad, Failure};
 use crate::rig::{BOTH, FOLDER, Gateway};
 
 /// Clients that connect for each request, and clients that keep their connection. Each has one request at a time.
@@ -33,9 +33,9 @@ fn cluster(line: &str, balancer: fn(u16, &[Gateway; 2]) -> Process) -> (Cluster,
 }
 
 impl Cluster {
-    fn crowd(&self) -> Crowd {
+    fn client_load(&self) -> ClientLoad {
         let [once, kept] = CLIENTS;
-        Crowd::start(self.port, once, kept)
+        ClientLoad::start(self.port, once, kept)
     }
 
     /// The hosts of the connections from a client's port, by the log of [`logging`].
@@ -71,12 +71,12 @@ fn no_request_is_lost_while_gateways_are_stopped_and_started() {
 pub fn stop_and_start(line: &str, balancer: fn(u16, &[Gateway; 2]) -> Process) {
     let (mut cluster, _ports) = cluster(line, balancer);
     for host in [0, 1] {
-        let crowd = cluster.crowd();
+        let load = cluster.client_load();
         cluster.serves(host);
         cluster.hosts[host].rig.stop();
-        crowd.goes_on(100);
+        load.goes_on(100);
         cluster.comes_back(host);
-        crowd.none_failed();
+        load.none_failed();
     }
 }
 
@@ -85,15 +85,15 @@ pub fn stop_for_long(line: &str, balancer: fn(u16, &[Gateway; 2]) -> Process) ->
     let (mut cluster, _ports) = cluster(line, balancer);
     let mut failed = Vec::new();
     for (host, server) in [(0, "host1"), (1, "host2")] {
-        let crowd = cluster.crowd();
+        let load = cluster.client_load();
         cluster.serves(host);
         cluster.hosts[host].rig.stop();
         cluster
             .front
             .wait_for(&format!("Server gateways/{server} is DOWN"));
-        crowd.goes_on(100);
+        load.goes_on(100);
         cluster.comes_back(host);
-        failed.extend(crowd.stop());
+        failed.extend(load.stop());
     }
     failed
 }
@@ -108,13 +108,13 @@ fn only_requests_under_way_are_lost_where_a_gateway_is_killed() {
 pub fn kill_and_start(line: &str, balancer: fn(u16, &[Gateway; 2]) -> Process) {
     let (mut cluster, _ports) = cluster(line, balancer);
     for (host, server) in [(0, "host1"), (1, "host2")] {
-        let crowd = cluster.crowd();
+        let load = cluster.client_load();
         cluster.serves(host);
         cluster.hosts[host].rig.kill_to_the_last();
         let dead = Instant::now();
-        crowd.goes_on(100);
+        load.goes_on(100);
         cluster.comes_back(host);
-        let failed = crowd.stop();
+        let failed = load.stop();
         let all: usize = CLIENTS.iter().sum();
         assert!(failed.len() <= all, "{failed:#?}");
         for Failure { why, port, began } in failed {

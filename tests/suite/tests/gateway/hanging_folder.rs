@@ -12,12 +12,12 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use crate::rig::{BOTH, FOLDER, Gateway};
 
 /// A FUSE mount without a program: each call there hangs until this is dropped.
-struct Dead {
+struct HangingMount {
     folder: PathBuf,
     device: Option<File>,
 }
 
-impl Dead {
+impl HangingMount {
     fn at(folder: &Path) -> Self {
         fs::create_dir(folder).expect("a folder");
         let options = File::options().read(true).write(true).open("/dev/fuse");
@@ -40,7 +40,7 @@ impl Dead {
     }
 }
 
-impl Drop for Dead {
+impl Drop for HangingMount {
     fn drop(&mut self) {
         // Closing the device ends the calls that hang.
         self.device = None;
@@ -51,7 +51,7 @@ impl Drop for Dead {
 #[test]
 fn a_folder_that_does_not_answer_holds_up_nobody_else() {
     let rig = Gateway::prepare();
-    let dead = Dead::at(&rig.path("www/dead"));
+    let mount = HangingMount::at(&rig.path("www/dead"));
     let gateway = Gateway::start(rig, "", &format!("[[site]]\n{BOTH}\n{FOLDER}"));
     let get = |path: &str, more: &str| gateway.curl("a.test", path, more);
     get("/page.txt", "").says(" 200").says("a page");
@@ -70,6 +70,6 @@ fn a_folder_that_does_not_answer_holds_up_nobody_else() {
         assert_eq!(told.out.matches(" 500").count(), 16, "{}", told.out);
         get("/page.txt", "").says(" 200");
     });
-    drop(dead);
+    drop(mount);
     get("/dead/1", "").says(" 404");
 }

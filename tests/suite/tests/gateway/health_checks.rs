@@ -10,13 +10,13 @@ use crate::many_backends::{log, up};
 use crate::rig::{BOTH, Gateway};
 
 /// nginx, and the page that its check requests.
-struct Checked {
+struct CheckedServer {
     nginx: Nginx,
     url: String,
     page: PathBuf,
 }
 
-impl Checked {
+impl CheckedServer {
     fn start(folder: &Path) -> Self {
         let nginx = Nginx::start(folder);
         let url = format!("https://127.0.0.1:{}", nginx.port());
@@ -35,7 +35,7 @@ impl Checked {
     }
 
     /// The number of requests, without checks.
-    fn asked(&self) -> usize {
+    fn requests(&self) -> usize {
         let requests = self.nginx.requests();
         let asked = requests.iter().filter(|line| line.contains("hello.txt"));
         asked.count()
@@ -45,7 +45,7 @@ impl Checked {
 #[test]
 fn a_server_that_is_not_well_is_left_out_before_a_client_meets_it_until_it_is() {
     let rig = Gateway::prepare();
-    let servers = ["a", "b"].map(|name| Checked::start(&rig.path(name)));
+    let servers = ["a", "b"].map(|name| CheckedServer::start(&rig.path(name)));
     let roots = servers.each_ref().map(|server| {
         let root = server.nginx.certificate();
         fs::read_to_string(root).expect("a certificate")
@@ -58,12 +58,12 @@ fn a_server_that_is_not_well_is_left_out_before_a_client_meets_it_until_it_is() 
     );
     let gateway = Gateway::start(rig, "", &site);
     let ask = || {
-        let before = servers.each_ref().map(Checked::asked);
+        let before = servers.each_ref().map(CheckedServer::requests);
         let said = gateway.curl("a.test", "/hello.txt?[1-20]", "").out;
         assert_eq!(said.matches("hello, world").count(), 20, "{said}");
         // nginx logs a request after its answer.
         until("all are written down", PATIENCE, || {
-            let now = servers.each_ref().map(Checked::asked);
+            let now = servers.each_ref().map(CheckedServer::requests);
             let new = [now[0] - before[0], now[1] - before[1]];
             (new.iter().sum::<usize>() == 20).then_some(new)
         })

@@ -13,11 +13,11 @@ use crate::rig::{BOTH, Gateway, certify};
 /// A connection with this server name and protocol. It accepts any certificate.
 pub fn connect(gateway: &Gateway, name: &str, protocol: &str) -> SslStream<TcpStream> {
     let stream = TcpStream::connect(&gateway.address).expect("a connection");
-    shake(stream, name, protocol)
+    tls_handshake(stream, name, protocol)
 }
 
 /// The handshake on an open connection.
-pub fn shake(stream: TcpStream, name: &str, protocol: &str) -> SslStream<TcpStream> {
+pub fn tls_handshake(stream: TcpStream, name: &str, protocol: &str) -> SslStream<TcpStream> {
     let mut connector = SslConnector::builder(SslMethod::tls()).expect("a context");
     connector.set_verify(SslVerifyMode::NONE);
     let length = u8::try_from(protocol.len()).expect("a short name");

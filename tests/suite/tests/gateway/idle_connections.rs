@@ -9,7 +9,7 @@ use hsmux_suite::{PATIENCE, until};
 
 use crate::backends::{backend, head};
 use crate::h2;
-use crate::hosts::shake;
+use crate::hosts::tls_handshake;
 use crate::rig::{BOTH, FOLDER, Gateway};
 use crate::unused_signatures::from;
 
@@ -30,7 +30,7 @@ fn start(lines: &str, more: &str) -> Gateway {
 }
 
 fn connect(gateway: &Gateway, address: [u8; 4], name: &str) -> SslStream<TcpStream> {
-    shake(from(address, &gateway.address, b""), name, "http/1.1")
+    tls_handshake(from(address, &gateway.address, b""), name, "http/1.1")
 }
 
 /// Requests the page on a connection that stays open.
@@ -155,7 +155,7 @@ fn idle_connections_of_two_addresses_leave_places_to_a_third() {
 fn an_idle_connection_of_http2_is_told_to_go() {
     let gateway = start("connections = 16\nsource_connections = 16", "");
     let open = |_| {
-        let mut stream = shake(from(ONE, &gateway.address, b""), "a.test", "h2");
+        let mut stream = tls_handshake(from(ONE, &gateway.address, b""), "a.test", "h2");
         stream.write_all(h2::PREFACE).expect("a preface");
         h2::write(&mut stream, h2::SETTINGS, 0, h2::ALL, &[]).expect("settings");
         let (kind, _, _) = h2::read(&mut stream).expect("settings");

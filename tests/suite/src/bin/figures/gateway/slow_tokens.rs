@@ -9,7 +9,7 @@ use hsmux_suite::gateway::{Gateway, certify_public, configure};
 use hsmux_token::Result;
 
 use super::nginx::Nginx;
-use super::steady::Steady;
+use super::request_latencies::RequestLatencies;
 use super::{burst, measure, with_page};
 use crate::Effort;
 use crate::fact::Fact;
@@ -51,15 +51,15 @@ pub fn slow_tokens(mut effort: Effort) -> Result<(Report, Vec<Fact>)> {
     let nginx = Nginx::start(rig, "nginx", &[("ec", key)], Some(&rig.module()));
 
     let (ours, theirs) = (RefCell::new(None), RefCell::new(None));
-    let turn = |address: &str, felt: &RefCell<Option<Steady>>| {
+    let turn = |address: &str, felt: &RefCell<Option<RequestLatencies>>| {
         let mut options = burst(address, USERS, effort.turn);
         options.warm_up = WARM_UP;
         let work = || Ok(measure(&options)?.measurement);
-        let (measured, steady) = Steady::during(address, work)?;
+        let (measured, latencies) = RequestLatencies::during(address, work)?;
         let before = felt.take();
         felt.replace(Some(match before {
-            Some(before) => steady.and(before),
-            None => steady,
+            Some(before) => latencies.and(before),
+            None => latencies,
         }));
         Ok(measured)
     };

@@ -15,9 +15,9 @@ use super::{PAGE, PATH};
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Durations of requests from the time when each was due, in milliseconds, sorted.
-pub struct Steady(Vec<f64>);
+pub struct RequestLatencies(Vec<f64>);
 
-impl Steady {
+impl RequestLatencies {
     /// Opens the connection, and sends requests while `work` runs.
     pub fn during<T>(address: &str, work: impl FnOnce() -> Result<T>) -> Result<(T, Self)> {
         let mut stream = connect(address)?;
