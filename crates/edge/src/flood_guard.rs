@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_floods_is_told_of_once() {
+    async fn a_flood_is_reported_once() {
         let (stream, mut peer) = duplex(64 << 10);
         let floods = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&floods);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_server_is_sent_allows_it_more_however_it_is_written() {
+    async fn each_frame_sent_to_a_server_allows_one_more_in_any_slices() {
         for slices in [1, 3] {
             let (stream, mut peer) = duplex(64 << 10);
             let mut guard = FloodGuard::for_server(stream);

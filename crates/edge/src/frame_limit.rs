@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_ask_for_an_answer_are_counted_however_they_arrive() {
+    fn small_frames_are_counted_in_any_chunks() {
         for (kind, length) in [(PING, 8), (SETTINGS, 0), (RST_STREAM, 4)] {
             for part in [1, 7, 4096] {
                 for mut limit in begun() {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preface_is_known_however_it_arrives() {
+    fn a_preface_is_recognised_in_any_chunks() {
         for part in [1, 5, 23, 24, 4096] {
             let mut limit = FrameLimit::for_client();
             let said = [PREFACE, &frame(PING, 0, 8).repeat(2000)].concat();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_without_frames_sends_what_it_likes() {
+    fn a_client_without_http2_is_not_limited() {
         let pings = frame(PING, 0, 8).repeat(2000);
         for begin in [
             &b"POST / HTTP/1.1\r\n\r\n"[..],
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn other_frames_are_free() {
+    fn other_frames_are_not_limited() {
         let trailers = 4 | END_STREAM;
         for mut limit in begun() {
             for (kind, flags) in [(DATA, 0), (HEADERS, trailers), (SETTINGS, ACK)] {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_no_ping_is_the_end() {
+    fn an_acknowledgment_of_no_ping_is_refused() {
         for mut limit in begun() {
             let pong = frame(PING, ACK, 8);
             limit.send(&frame(PING, 0, 8).repeat(3));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_has_so_many_heads_for_a_request() {
+    fn heads_of_a_server_are_limited_per_request() {
         let [mut client, mut server] = begun();
         let head = frame(HEADERS, 4, 100);
         assert!(client.receive(&head.repeat(5000)));
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_of_windows_count_for_a_tenth() {
+    fn window_updates_count_for_a_tenth() {
         let update = frame(WINDOW_UPDATE, 0, 4);
         for mut limit in begun() {
             assert!(limit.receive(&update.repeat(9000)));
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_may_measure_what_it_is_sent() {
+    fn a_ping_for_each_received_frame_is_allowed() {
         for mut limit in begun() {
             for _ in 0..5000 {
                 limit.send(&frame(DATA, 0, 100));

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_of_bodies_and_what_was_a_head_are_not_held() {
+    fn bodies_and_complete_heads_are_not_charged() {
         let memory = HeadMemory::new(0);
         let (mut limit, begun, running, _) = connection(&memory);
         for request in 1..100 {

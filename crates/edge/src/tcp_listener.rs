@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_accepted_sends_at_once() {
+    fn accepted_connections_have_tcp_nodelay() {
         let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         listener.set_nonblocking(false).unwrap();
         let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_left_socket_is_replaced_and_a_live_one_is_not() {
+    fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run/hsmux.sock");
         fs::create_dir(folder.path().join("run")).unwrap();
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_another_is_left_alone() {
+    fn a_replaced_socket_file_is_not_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.sock");
         let (listener, file) = listen(&socket(path.clone(), 0o600)).unwrap();

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn rsa_is_offered_as_it_can_be_signed() {
+    fn rsa_offers_what_its_tokens_can_sign() {
         let both = [ck::CKM_RSA_PKCS, ck::CKM_RSA_PKCS_PSS];
         assert_eq!(rsa(&both), (true, format!("{PSS}:{PKCS1}")));
         assert_eq!(rsa(&[ck::CKM_RSA_PKCS_PSS]), (true, PSS.to_owned()));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn ec_needs_nothing_of_rsa() {
+    fn ec_does_not_need_rsa_mechanisms() {
         let ability = Ability::of(true, |kind| kind == ck::CKM_ECDSA);
         let list = "ecdsa_secp256r1_sha256:ecdsa_secp384r1_sha384";
         assert_eq!((ability.ec, ability.tls13), (true, true));

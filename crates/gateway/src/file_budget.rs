@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn clients_leave_some_for_what_is_behind() {
+    async fn clients_leave_files_for_backends() {
         let files = FileBudget::of(134);
         let clients: Vec<_> = std::iter::from_fn(|| files.for_client()).collect();
         assert_eq!((clients.len(), files.left()), (54, 16));
@@ -94,7 +94,7 @@ mod tests {
 
     /// Ten thousand handshakes wait in a process that may have twenty thousand files.
     #[test]
-    fn a_handshake_that_waits_is_one_file() {
+    fn a_waiting_handshake_takes_one_file() {
         let files = FileBudget::of(20_000);
         let clients: Vec<_> = std::iter::from_fn(|| files.for_client()).collect();
         assert_eq!(clients.len(), 15_000);

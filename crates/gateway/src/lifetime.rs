@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_is_told_once() {
+    fn each_expired_certificate_is_reported_once() {
         let mut reported = ReportedExpiries::default();
         let mut served = [lifetime("a.pem", 1000), lifetime("b.pem", 2000)];
         assert!(reported.unreported(&served, 999).is_empty());

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn both_versions_come_back_and_what_follows_is_left() {
+    async fn both_versions_are_read_back_without_the_bytes_after_them() {
         let pairs = [
             ("1.2.3.4:5", "6.7.8.9:443"),
             ("[2001:db8::1]:5", "6.7.8.9:443"),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_header_is_refused() {
+    async fn invalid_headers_are_refused() {
         for bytes in [
             &b"GET / HTTP/1.1\r\n\r\n"[..],
             b"PROXY nonsense here\r\n",

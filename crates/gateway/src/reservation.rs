@@ -156,13 +156,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_wait() {
+    fn waiting_connections_are_limited() {
         let most = |files| waiting_slots(files).available_permits();
         assert_eq!([0, 40, 1 << 20].map(most), [1, 10, 256]);
     }
 
     #[tokio::test]
-    async fn each_waits_no_longer_than_it_may() {
+    async fn a_wait_has_a_time_limit() {
         let slots = Arc::new(Semaphore::new(1));
         let taken = wait(None, &slots, RefusalReason::Connections).await;
         let begun = Instant::now();

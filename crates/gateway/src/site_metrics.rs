@@ -64,7 +64,7 @@ mod tests {
     use prometheus::TextEncoder;
 
     #[test]
-    fn a_certificate_has_expired_when_its_time_has_come() {
+    fn expired_certificates_are_counted() {
         let mut sites = Sites::default();
         for (key, expires) in [("ec", 1000), ("rsa", 2000)] {
             sites.lifetimes.push(Lifetime {

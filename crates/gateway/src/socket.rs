@@ -247,7 +247,7 @@ mod tests {
 
     /// All bytes arrive in order, and then the end, whatever the sizes of reads.
     #[tokio::test]
-    async fn what_is_read_ahead_is_not_lost() {
+    async fn bytes_that_were_read_ahead_are_not_lost() {
         let sent: Vec<u8> = (0..50_000_u32).map(|n| (n % 251) as u8).collect();
         for sizes in [&[5, 700][..], &[1], &[5, 16_384], &[2047, 2048, 2049]] {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -274,7 +274,7 @@ mod tests {
 
     /// The kernel waits 200 ms for the end. A slow machine may miss that, so only half of the tries have to succeed.
     #[tokio::test]
-    async fn the_last_words_travel_with_the_end() {
+    async fn the_last_write_is_sent_with_the_end() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut together = 0;
         for _ in 0..10 {

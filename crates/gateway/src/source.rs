@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_of_ipv6_is_one_source_and_an_address_of_ipv4_is() {
+    fn a_source_is_an_ipv4_address_or_an_ipv6_network() {
         let source = |address: &str| ClientSource::of(address.parse().unwrap());
         assert_eq!(source("2001:db8::1"), source("2001:db8::ffff:0:0:1"));
         assert_eq!(source("2001:db8::1"), source("2001:db8:0:ffff::1"));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_has_so_many_and_others_have_theirs() {
+    fn each_source_has_its_own_limit() {
         let sources = SourceSlots::new(2);
         let count = |address: &str| sources.count(address.parse().unwrap(), &Activity::new());
         let first = count("2001:db8::1");
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_connection_of_the_source_with_most_gives_way_once() {
+    fn an_idle_connection_of_the_source_with_the_most_is_evicted_once() {
         let sources = SourceSlots::new(10);
         let count = |address: &str| {
             let activity = Activity::new();

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn who_fails_is_left_out_and_tried_by_one_at_a_time() {
+    fn a_failed_server_is_left_out_and_tried_by_one_request_at_a_time() {
         let health = Health::new(false);
         let begin = Instant::now();
         assert!(health.is_due() && health.is_well());
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_checked_is_back_when_its_check_says_so() {
+    fn a_checked_server_is_back_when_its_check_passes() {
         let health = Health::new(true);
         health.failed(&url(), "refused");
         later(&health, Duration::from_secs(60));

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_http_has_a_way_of_its_own() {
+    fn plain_http_has_its_own_port_mapping() {
         let balancer = of(&["10.0.0.1/9443/80", "10.0.0.2:8443/9443/8080"], None).unwrap();
         let text = balancer.configuration(Program::Haproxy);
         assert!(text.contains("bind :80\n"), "{text}");
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_named() {
+    fn missing_options_are_named() {
         let error = of(&["10.0.0.1"], None).unwrap_err().to_string();
         assert!(error.contains("--health-port"), "{error}");
         let error = of(&[], None).unwrap_err().to_string();

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn who_uses_half_of_its_signatures_is_not_in_doubt() {
+    fn a_source_that_uses_half_of_its_signatures_is_not_in_doubt() {
         let (mut histories, now) = (Histories::default(), Instant::now());
         let one = source(1);
         for _ in 0..100 {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_oldest_of_too_many_is_forgotten() {
+    fn only_the_oldest_history_is_dropped() {
         let (mut histories, begun) = (Histories::default(), Instant::now());
         let now = |number: u32| begun + Duration::from_micros(number.into());
         let (bad, others) = (source(0), 1..=REMEMBERED as u32);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn new_subnets_of_a_customer_have_its_history() {
+    fn all_subnets_of_a_source_share_its_history() {
         let (mut histories, now) = (Histories::default(), Instant::now());
         let subnet = |number: u128| {
             let address = 0x2001_0db8 << 96 | number << 64 | 1;

@@ -108,7 +108,7 @@ fn addresses(count: u32) -> Vec<IpAddr> {
 
 /// The first handshake waits for signatures that began before the source was in doubt.
 #[test]
-fn who_uses_no_signature_costs_others_the_rest_of_one() {
+fn an_attacker_delays_others_by_the_rest_of_one_signature() {
     for each in [100, 300, 1000] {
         let waits = sim().honest(HONEST, 50, &addresses(1), each);
         let worst = waits[1..].iter().max().unwrap();
@@ -117,7 +117,7 @@ fn who_uses_no_signature_costs_others_the_rest_of_one() {
 }
 
 #[test]
-fn dozens_of_addresses_have_a_turn_each_and_then_come_last() {
+fn dozens_of_attackers_have_one_turn_each_and_then_come_last() {
     let attackers = addresses(36);
     let mut sim = sim();
     let first = sim.honest(HONEST, 1, &attackers, 8)[0];
@@ -130,7 +130,7 @@ fn dozens_of_addresses_have_a_turn_each_and_then_come_last() {
 }
 
 #[test]
-fn a_subnet_waits_for_no_more_than_the_turns_of_its_own_network() {
+fn a_subnet_waits_only_for_the_turns_of_its_own_source() {
     // All addresses of a subnet are one.
     let attackers: [IpAddr; 3] = ["bad:0::1", "bad:0::2", "bad:0::3"]
         .map(|end| format!("2001:db8:0:{end}").parse().unwrap());
@@ -141,7 +141,7 @@ fn a_subnet_waits_for_no_more_than_the_turns_of_its_own_network() {
 
 /// A customer of a network may have a /48, of 65,536 subnets.
 #[test]
-fn all_subnets_of_one_customer_have_one_share() {
+fn all_subnets_of_a_source_have_one_share() {
     let attackers: Vec<IpAddr> = (0..64)
         .map(|subnet| format!("2001:db8:0:{subnet:x}::1").parse().unwrap())
         .collect();
@@ -152,7 +152,7 @@ fn all_subnets_of_one_customer_have_one_share() {
 }
 
 #[test]
-fn who_has_most_makes_room() {
+fn the_source_with_the_most_loses_an_entry() {
     let mut sim = Sim::new(Limits {
         all: 20,
         of_source: 15,
@@ -172,7 +172,7 @@ fn who_has_most_makes_room() {
 }
 
 #[test]
-fn a_subnet_that_has_most_makes_room_for_others_of_its_network() {
+fn the_subnet_with_the_most_loses_an_entry_within_its_source() {
     let mut sim = Sim::new(Limits {
         all: 20,
         of_source: 10,
@@ -189,7 +189,7 @@ fn a_subnet_that_has_most_makes_room_for_others_of_its_network() {
 
 /// Nobody is in doubt: all lanes are busy while anything waits.
 #[test]
-fn as_many_are_begun_as_there_is_room_for() {
+fn all_lanes_are_busy_while_entries_wait() {
     let mut sim = sim();
     for client in addresses(100) {
         sim.ask(client);
@@ -202,7 +202,7 @@ fn as_many_are_begun_as_there_is_room_for() {
 }
 
 #[test]
-fn who_is_in_doubt_has_a_turn_now_and_then() {
+fn a_source_in_doubt_is_not_starved() {
     let mut sim = sim();
     let doubted = addresses(1)[0];
     sim.ask(doubted);
@@ -229,7 +229,7 @@ fn who_is_in_doubt_has_a_turn_now_and_then() {
 }
 
 #[test]
-fn what_is_cancelled_is_gone() {
+fn cancelled_entries_are_removed() {
     let mut sim = sim();
     let client = addresses(1)[0];
     for _ in 0..ROOM.uses {
@@ -248,7 +248,7 @@ fn what_is_cancelled_is_gone() {
 
 /// A client's place in the queue depends on its own source, not on how many entries others have.
 #[test]
-fn the_outlook_of_a_client_is_its_own() {
+fn entries_of_other_sources_do_not_lengthen_a_wait() {
     let mut sim = sim();
     let [attacker, other] = addresses(2)[..] else {
         unreachable!()

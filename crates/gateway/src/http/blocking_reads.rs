@@ -130,7 +130,7 @@ mod tests {
     use std::sync::mpsc;
 
     #[tokio::test]
-    async fn a_folder_that_does_not_answer_keeps_its_own_places_and_no_others() {
+    async fn a_hanging_folder_takes_only_its_own_threads() {
         let all = BlockingReads::default();
         let (dead, alive) = (all.of(Path::new("/dead")), all.of(Path::new("/alive")));
         let (end, ends) = mpsc::channel::<()>();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_waits_for_ever() {
+    async fn a_hanging_read_times_out() {
         let reads = BlockingReads::default().of(Path::new("/dead"));
         let (end, ends) = mpsc::channel::<()>();
         let soon = Duration::from_millis(10);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_local_and_what_another_process_answers_for_is_not() {
+    fn a_disk_is_local_and_procfs_is_not() {
         let here = tempfile::tempfile().unwrap();
         assert!(is_local(&here));
         assert!(!is_local(std::fs::File::open("/proc/version").unwrap()));

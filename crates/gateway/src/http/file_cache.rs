@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_has_changed_or_is_another_is_not_the_one_that_was_kept() {
+    fn a_changed_or_replaced_file_is_not_current() {
         let folder = tempfile::tempdir().unwrap();
         let (folder, file) = (folder.path(), folder.path().join("page"));
         let cache = FileCache::default();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_just_changed_and_what_is_long_is_not_kept() {
+    fn recently_changed_and_long_files_are_not_cacheable() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("page");
         fs::write(&file, "one").unwrap();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_them_take_so_much_and_no_more() {
+    fn the_cache_has_a_limit() {
         let file = Path::new("/proc/self/exe");
         let cache = FileCache::default();
         for n in 0..2 * MOST / LONGEST {

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_is_read_from_its_beginning_or_from_a_place_in_it() {
+    async fn a_file_is_read_from_any_position() {
         let bytes: Vec<u8> = (0..PART + 9).map(|n| (n % 251) as u8).collect();
         let reads = BlockingReads::default().of(Path::new("/"));
         for reads in [None, Some(reads)] {

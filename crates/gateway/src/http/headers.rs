@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_one_connection_goes_no_further() {
+    fn fields_for_one_connection_are_removed() {
         let lines = [
             ("connection", "close, X-Mine"),
             ("x-mine", "1"),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_does_not_say_who_it_is() {
+    fn a_client_cannot_set_its_own_address() {
         let mut request = request(&[("x-forwarded-for", "1.1.1.1"), ("forwarded", "for=1.1.1.1")]);
         introduce(
             request.headers_mut(),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_protocol_changes_only_where_both_headers_say_so() {
+    fn an_upgrade_needs_both_fields() {
         let both = [
             ("connection", "keep-alive, Upgrade"),
             ("upgrade", "websocket"),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn only_chunked_is_no_other_coding() {
+    fn any_coding_but_chunked_is_another() {
         let other = |values: &[&'static str]| {
             let lines: Vec<_> = values
                 .iter()
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn trailers_are_for_who_takes_them() {
+    fn trailers_are_accepted_if_te_says_so() {
         let takes = |te| takes_trailers(request(&[("te", te)]).headers());
         assert!(takes("gzip, Trailers"));
         assert!(!takes("gzip"));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_known_in_every_spelling() {
+    fn fields_of_the_gateway_are_recognised_in_every_spelling() {
         for name in [
             "forwarded",
             "x-forwarded",

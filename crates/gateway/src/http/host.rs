@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_refused() {
+    fn invalid_hosts_are_refused() {
         let long = "a".repeat(64);
         let longer = ["a.".repeat(127).as_str(), "a"].concat();
         for host in [

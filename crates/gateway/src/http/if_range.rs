@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn one_condition_that_is_the_very_same_holds() {
+    fn only_one_identical_condition_holds() {
         assert_eq!(holds(&[]), None);
         assert_eq!(Condition::of(&Request::new(())).map(drop), None);
         assert_eq!(holds(&["\"tag\""]), Some(true));

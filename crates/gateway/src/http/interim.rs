@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_much_waits_and_more_is_dropped() {
+    fn interim_answers_over_the_limit_are_dropped() {
         let interim = Interim::default();
         let mut fields = HeaderMap::new();
         let long = "</style.css>".repeat(80);

@@ -35,7 +35,7 @@ fn a_connection_leaves_others_most_of_what_is_left() {
 }
 
 #[test]
-fn the_first_request_of_a_connection_is_free_and_others_are_refused_when_nothing_is_left() {
+fn without_memory_only_the_first_request_of_a_connection_is_admitted() {
     let memory = MemoryBudget::new(1000);
     let all = memory.account().charge(1000);
     let account = memory.account();
@@ -63,7 +63,7 @@ fn uploads_hold_no_more_than_their_window() {
 }
 
 #[test]
-fn what_waits_is_woken_when_its_connection_gives_back() {
+fn a_waiting_body_is_woken_when_its_connection_releases_memory() {
     let memory = MemoryBudget::new(1000);
     let account = memory.account();
     let part = account.hold(Bytes::from_static(&[0; 900]));
@@ -83,7 +83,7 @@ fn what_waits_is_woken_when_its_connection_gives_back() {
 }
 
 #[test]
-fn the_largest_stalled_connection_is_closed_and_one_that_goes_on_is_not() {
+fn only_the_largest_stalled_connection_is_closed() {
     let memory = MemoryBudget::new(1000 + 3 * ENTRY);
     let part = Bytes::from_static(&[0; 100]);
     let [small, large, busy] = [memory.account(), memory.account(), memory.account()];
@@ -106,7 +106,7 @@ fn the_largest_stalled_connection_is_closed_and_one_that_goes_on_is_not() {
 }
 
 #[test]
-fn what_was_never_flushed_is_given_back_with_its_connection() {
+fn unflushed_bytes_are_released_with_their_connection() {
     let memory = MemoryBudget::new(1000);
     let account = memory.account();
     account.hold_until_flushed(100);

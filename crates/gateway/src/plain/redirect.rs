@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_is_named_where_it_has_to_be() {
+    fn a_redirect_names_a_port_only_if_necessary() {
         for (asked, own, named) in [
             (None, 8443, ""),
             (Some(8080), 8443, ":8443"),

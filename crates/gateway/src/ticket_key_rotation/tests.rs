@@ -21,7 +21,7 @@ use crate::tls;
 const ROTATION: u64 = 3600;
 
 #[test]
-fn hosts_whose_clocks_are_a_period_apart_have_each_others_keys() {
+fn hosts_with_clocks_a_period_apart_have_each_others_keys() {
     let of = |period: u64| {
         let secret = |period: u64| Ok(Zeroizing::new([period as u8; 32]));
         ring(period, secret).unwrap()
@@ -124,7 +124,7 @@ impl Client {
 
 /// As docs/configuration.md says: a key seals new tickets for a rotation, and they are accepted for another one.
 #[test]
-fn a_ticket_is_taken_for_a_rotation_after_its_own_and_replaced_then() {
+fn a_ticket_is_accepted_and_replaced_in_the_rotation_after_its_own() {
     let cluster = Cluster::new();
     for version in [&TLS13, &TLS12] {
         let mut host = cluster.host(8 * ROTATION);
@@ -146,7 +146,7 @@ fn a_ticket_is_taken_for_a_rotation_after_its_own_and_replaced_then() {
 }
 
 #[test]
-fn a_host_whose_clock_is_behind_resumes_what_the_next_key_has_sealed() {
+fn a_host_whose_clock_is_behind_accepts_tickets_of_the_next_key() {
     let cluster = Cluster::new();
     let (ahead, behind) = (cluster.host(9 * ROTATION), cluster.host(9 * ROTATION - 1));
     for version in [&TLS13, &TLS12] {

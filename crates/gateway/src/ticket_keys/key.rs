@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_has_one_key_and_no_two_have_the_same() {
+    fn each_secret_has_its_own_key() {
         let (one, other) = (TicketKey::derive(&[1; 32]), TicketKey::derive(&[2; 32]));
         assert!(one == TicketKey::derive(&[1; 32]));
         assert!(one.name != other.name && one.cipher != other.cipher && one.mac != other.mac);

@@ -63,7 +63,7 @@ const LIMIT: Duration = Duration::from_secs(4);
 const COST: u64 = 64;
 
 #[test]
-fn clients_that_stop_after_their_hello_are_let_go_and_hold_up_nobody() {
+fn clients_that_stop_after_their_hello_are_dropped_and_delay_no_others() {
     let gateway = with("handshake_timeout = \"4s\"");
     gateway.curl("a.test", "/page.txt", "").says("a page");
     let before = peak(&gateway);
@@ -91,7 +91,7 @@ const WAITING: usize = 2000;
 
 /// The card hangs until the test releases it. Meanwhile only handshakes wait.
 #[test]
-fn handshakes_that_wait_by_the_thousand_hold_up_no_connection_and_no_ticket() {
+fn thousands_of_waiting_handshakes_delay_no_connection_and_no_resumption() {
     let (mut rig, mut cards) = cards(&["card"]);
     rig.config.pool.push_str("\nqueue = 4000");
     let gateway = start(rig, "sign_timeout = \"120s\"");

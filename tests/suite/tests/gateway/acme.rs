@@ -49,7 +49,7 @@ fn is_served(gateway: &Gateway, file: &str) {
 }
 
 #[test]
-fn a_host_without_a_certificate_gets_one_and_the_next_one_disturbs_nobody() {
+fn a_first_certificate_is_served_and_its_renewal_ends_no_connection() {
     let gateway = fresh("acme", "web.pem");
     let rig = &gateway.rig;
     rig.hsmux("config check")
@@ -88,7 +88,7 @@ fn a_host_without_a_certificate_gets_one_and_the_next_one_disturbs_nobody() {
 }
 
 #[test]
-fn a_certificate_that_goes_is_served_until_the_next_one_is_there() {
+fn a_removed_certificate_is_served_until_the_next_one_exists() {
     let gateway = fresh("acme", "web.pem");
     let rig = &gateway.rig;
     request(rig, "ec:P-256");
@@ -113,7 +113,7 @@ fn a_certificate_that_goes_is_served_until_the_next_one_is_there() {
 }
 
 #[test]
-fn lego_keeps_a_certificate_fresh_where_the_gateway_reads_it() {
+fn lego_renews_a_certificate() {
     let file = "lego/certificates/a.test.crt";
     let gateway = fresh("acme", file);
     let rig = &gateway.rig;
@@ -133,7 +133,7 @@ fn lego_keeps_a_certificate_fresh_where_the_gateway_reads_it() {
 
 /// Both ACME clients listen themselves, and check the host.
 #[test]
-fn a_client_that_listens_itself_is_passed_its_challenges() {
+fn challenges_are_passed_to_a_client_that_listens_itself() {
     let names = Names::new();
     let at = &names.address;
     let gateway = fresh(&format!("http://{at}:8080"), "web.pem");

@@ -58,7 +58,7 @@ fn each_handshake_is_a_use_of_its_key() {
 }
 
 #[test]
-fn where_uses_have_no_lines_a_handshake_has_none() {
+fn without_audit_of_keys_a_handshake_has_no_line() {
     let mut gateway = Gateway::with_folder();
     page(gateway.port()).ok();
     gateway.rig.stop();
@@ -94,7 +94,7 @@ fn no_token_signs_for_a_handshake_while_the_trail_cannot_be_written() {
 }
 
 #[test]
-fn or_handshakes_go_on_as_configured() {
+fn handshakes_go_on_without_the_trail_if_so_configured() {
     let sites = format!("[[site]]\n{BOTH}\n{FOLDER}\n{AUDIT}on_failure = \"continue\"\n");
     let gateway = Gateway::start(Gateway::prepare(), "", &sites);
     gateway.rig.fill_the_trails_disk();
@@ -107,7 +107,7 @@ fn or_handshakes_go_on_as_configured() {
 
 /// The keys of the previous, the current and the next period.
 #[test]
-fn keys_of_tickets_are_uses_of_the_key_that_they_are_made_with() {
+fn derived_ticket_keys_are_uses_of_their_secret() {
     let gateway = gateway("ticket_secret = \"pkcs11:object=tickets\"");
     let generate = "key generate hmac:256 --label tickets";
     gateway.rig.hsmux(generate).ok();
@@ -124,7 +124,7 @@ fn keys_of_tickets_are_uses_of_the_key_that_they_are_made_with() {
 
 /// The token signs for it nevertheless.
 #[test]
-fn a_client_that_has_gone_has_a_line_too() {
+fn a_handshake_whose_client_has_gone_has_a_line() {
     let (rig, mut cards) = cards(&["card"]);
     let gateway = start(rig, &format!("sign_timeout = \"120s\"\n{AUDIT}"));
     cards.set_all("hang_in_sign = true");

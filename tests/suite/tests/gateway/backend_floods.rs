@@ -120,7 +120,7 @@ fn interim(mut stream: &TcpStream, times: usize) {
 
 /// h2 keeps all of them until the final one, because hyper does not ask for them.
 #[test]
-fn interim_answers_without_end_are_not_kept() {
+fn endless_interim_answers_are_refused() {
     for (times, status) in [(3, " 200"), (FLOOD, " 502")] {
         let address = backend(move |stream| interim(&stream, times));
         let gateway = in_front_of("h2c", &address, "");

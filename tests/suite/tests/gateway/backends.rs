@@ -97,7 +97,7 @@ pub fn mirror(mut stream: TcpStream) {
 }
 
 #[test]
-fn requests_reach_the_backend_with_the_truth_about_their_client() {
+fn backends_get_the_true_address_of_a_client() {
     let gateway = in_front_of("http", &backend(mirror), "");
     for version in ["--http1.1", "--http2"] {
         let options =
@@ -121,7 +121,7 @@ fn requests_reach_the_backend_with_the_truth_about_their_client() {
 }
 
 #[test]
-fn a_connection_to_a_backend_is_for_many_requests_and_closed_when_there_are_none() {
+fn connections_to_backends_are_reused_and_closed_when_idle() {
     let (tell, told) = mpsc::channel();
     let (close, closed) = mpsc::channel();
     let closed = Mutex::new(closed);
@@ -167,7 +167,7 @@ pub fn hear(stream: TcpStream) {
 }
 
 #[test]
-fn anything_else_passes_as_it_is_behind_a_proxy_header() {
+fn any_protocol_is_relayed_behind_a_proxy_header() {
     let gateway = in_front_of("tcp", &backend(hear), "send_proxy = \"v1\"");
     let said = gateway.s_client("-quiet", "a line\n");
     assert!(
@@ -178,7 +178,7 @@ fn anything_else_passes_as_it_is_behind_a_proxy_header() {
 }
 
 #[test]
-fn a_backend_that_is_down_or_late_is_told_apart() {
+fn a_backend_that_is_down_gives_502_and_a_late_one_504() {
     let nobody = Port::taken();
     let gateway = in_front_of("http", &nobody.address, "");
     gateway.curl("a.test", "/", "").says(" 502");
@@ -210,7 +210,7 @@ fn a_client_that_waits_for_its_backend_is_not_idle() {
 }
 
 #[test]
-fn the_proxy_before_the_gateway_says_who_the_client_is() {
+fn the_client_address_comes_from_the_proxy_header() {
     let site = format!("[[site]]\n{BOTH}\nbackend = \"http://{}\"", backend(mirror));
     let gateway = Gateway::start(Gateway::prepare(), "proxy_protocol = true", &site);
     let said = gateway.curl("a.test", "/", "--haproxy-protocol");
@@ -224,7 +224,7 @@ fn the_proxy_before_the_gateway_says_who_the_client_is() {
 
 /// A balancer that checks `/health` chooses another host before a client is refused.
 #[test]
-fn the_end_is_announced_while_new_clients_are_still_served() {
+fn health_announces_the_end_while_clients_are_still_served() {
     let site = format!("[[site]]\n{BOTH}\nbackend = \"http://{}\"", backend(mirror));
     let lines = "leave_time = \"120s\"";
     let mut gateway = Gateway::start(Gateway::prepare(), lines, &site);
@@ -238,7 +238,7 @@ fn the_end_is_announced_while_new_clients_are_still_served() {
 }
 
 #[test]
-fn a_request_that_runs_at_the_end_is_answered() {
+fn a_request_under_way_at_the_end_is_answered() {
     let (tell, told) = mpsc::channel();
     let (go, gone) = mpsc::channel();
     let gone = Mutex::new(gone);

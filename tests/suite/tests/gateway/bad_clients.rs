@@ -40,7 +40,7 @@ pub fn rest(mut stream: TcpStream) -> Vec<u8> {
 }
 
 #[test]
-fn http_without_tls_is_told_so() {
+fn http_without_tls_gets_a_readable_answer() {
     let gateway = with("");
     let url = format!("http://{}/", gateway.address);
     let said = Run::new("curl")
@@ -55,7 +55,7 @@ fn http_without_tls_is_told_so() {
 }
 
 #[test]
-fn garbage_ends_its_own_connection_alone() {
+fn garbage_ends_only_its_own_connection() {
     let gateway = with("");
     let garbage: [&[u8]; 4] = [
         &[0; 64],
@@ -75,7 +75,7 @@ fn garbage_ends_its_own_connection_alone() {
 }
 
 #[test]
-fn clients_that_stop_are_let_go_and_hold_up_nobody() {
+fn silent_clients_are_dropped_and_delay_no_others() {
     let gateway = with("handshake_timeout = \"2s\"\nhandshakes = 3000");
     let silent: Vec<_> = (0..1000).map(|_| client(&gateway, b"")).collect();
     let stopped: Vec<_> = (0..1000).map(|_| client(&gateway, STOPS)).collect();
@@ -96,7 +96,7 @@ fn clients_that_stop_are_let_go_and_hold_up_nobody() {
 
 /// `R` requests renegotiation. The client's input stays open, so it is the gateway that ends the connection.
 #[test]
-fn who_asks_for_another_handshake_has_none() {
+fn renegotiation_is_refused() {
     let gateway = with("");
     let mut client = Command::new("openssl")
         .args(["s_client", "-tls1_2", "-connect", &gateway.address])
@@ -147,7 +147,7 @@ fn too_many_handshakes_are_refused_at_once() {
 
 /// The client never reads. A part of the answer fits into the sockets' buffers.
 #[test]
-fn a_client_that_does_not_take_its_answer_is_let_go() {
+fn a_client_that_does_not_read_is_dropped() {
     let rig = Gateway::prepare();
     let long = vec![b'x'; 64 << 20];
     std::fs::write(rig.path("www/long"), long).expect("a long file");
@@ -178,7 +178,7 @@ fn a_client_that_does_not_take_its_answer_is_let_go() {
 
 /// Its windows are closed, but it answers every ping.
 #[test]
-fn a_client_of_http2_that_does_not_take_its_answer_is_let_go() {
+fn a_client_with_closed_windows_is_dropped() {
     let gateway = with("idle_timeout = \"1s\"");
     let mut client = h2::Client::closed(&gateway.address);
     client.ask("a.test", "/page.txt");
@@ -191,7 +191,7 @@ fn a_client_of_http2_that_does_not_take_its_answer_is_let_go() {
 
 /// The client sends its second request a little later. hyper has no idle limit for HTTP/2.
 #[test]
-fn a_connection_on_which_nothing_is_asked_is_closed() {
+fn an_idle_connection_is_closed() {
     for (idle, connections) in [("1s", ["1", "1"]), ("60s", ["1", "0"])] {
         let gateway = with(&format!("idle_timeout = \"{idle}\""));
         let again =

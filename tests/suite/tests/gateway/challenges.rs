@@ -83,7 +83,7 @@ fn client(answer: &'static str) -> (String, Receiver<String>) {
 }
 
 #[test]
-fn a_client_is_asked_for_challenges_alone_and_believed_nothing_else() {
+fn an_acme_client_is_asked_and_trusted_for_challenges_alone() {
     let (at, told) =
         client("HTTP/1.1 200 OK\r\nSet-Cookie: a\r\nContent-Length: 9\r\n\r\ntok.thumb");
     let gateway = with("", &at);
@@ -120,7 +120,7 @@ fn a_client_is_asked_for_challenges_alone_and_believed_nothing_else() {
 
 /// Strangers request challenges all day long. Only errors that have to be fixed are logged.
 #[test]
-fn a_client_that_is_not_there_is_no_trouble_and_a_folder_that_cannot_be_read_is() {
+fn an_unreadable_folder_is_logged_and_a_missing_client_is_not() {
     let tok = format!("{CHALLENGES}/tok-en_1");
     let gateway = with("", "http://127.0.0.1:1");
     curl(&gateway, "a.test", &tok, "").says(" 502 ");
@@ -185,7 +185,7 @@ fn haproxy_passes_challenges_to_every_host() {
 
 /// Challenges for its names come from its own folder alone. Only its own certificate may be missing at the start.
 #[test]
-fn a_site_may_have_an_acme_of_its_own() {
+fn a_site_may_have_its_own_acme_source() {
     let site = |name: &str, certificates: &str, more: &str| {
         format!(
             "[[site]]\nnames = [\"{name}\"]\ncertificates = [{certificates}]\n{FOLDER}\n{more}\n"

@@ -39,7 +39,7 @@ fn tickets_allow_no_early_data() {
 }
 
 #[test]
-fn early_data_that_is_sent_all_the_same_is_not_heard() {
+fn unsolicited_early_data_is_rejected() {
     let (gateway, _) = begun();
     let openssl = |line: &str| gateway.rig.run("openssl").args(line).ok();
     openssl("sess_id -in session -outform DER -out session.der");

@@ -39,7 +39,7 @@ fn both_by(gateway: &Gateway, name: &str) {
 /// hangs until the test releases it: a handshake that ends before was ended by the gateway. A client is not refused if
 /// another certificate will do.
 #[test]
-fn who_would_be_signed_for_too_late_is_refused_at_once() {
+fn handshakes_that_would_wait_too_long_are_refused_at_once() {
     let (gateway, mut cards) = card_and_token();
     cards.set_all(&format!("service_time_us = {}", SHOWN.as_micros()));
     let first = gateway.s_client("-tls1_3 -sess_out session", ASK);

@@ -9,7 +9,7 @@ use crate::rig::Gateway;
 const OLD: &str = "/etc/debian_version";
 
 #[test]
-fn a_file_that_is_kept_is_served_as_it_is_now() {
+fn a_cached_file_is_served_in_its_current_state() {
     let gateway = Gateway::with_folder();
     let path = |name: &str| gateway.rig.path("www").join(name);
     let ask = |more: &str| gateway.curl("a.test", "/old.txt", more);

@@ -42,7 +42,7 @@ fn refused(gateway: &Gateway) -> u64 {
 
 /// Three quarters of the files are for clients, one each. Backends have others.
 #[test]
-fn handshakes_that_wait_take_one_file_each_and_leave_some_for_backends() {
+fn waiting_handshakes_leave_files_for_backends() {
     let gateway = with(600, "handshake_timeout = \"300s\"", &backend(mirror));
     let mut waiting = silent(&gateway, 449);
     gateway.curl("a.test", "/", "").says(" 200");
@@ -67,7 +67,7 @@ fn handshakes_that_wait_take_one_file_each_and_leave_some_for_backends() {
 
 /// Each request of a client takes its own connection to a backend that does not answer yet.
 #[test]
-fn requests_that_find_no_file_are_told_so_and_not_laid_to_the_backend() {
+fn requests_without_a_file_do_not_mark_the_backend_as_down() {
     let answers = Arc::new(RwLock::new(()));
     let wait = Arc::clone(&answers);
     let address = backend(move |mut stream| {

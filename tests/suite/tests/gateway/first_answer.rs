@@ -51,7 +51,7 @@ fn the_first_answer_waits_for_no_acknowledgment() {
 
 /// They carry the acknowledgment, also through a proxy.
 #[test]
-fn tickets_leave_before_the_request_comes() {
+fn tickets_are_sent_before_the_first_request() {
     let gateway = Gateway::with_folder();
     let stream = connect(&gateway);
     let there = stream.get_ref().peek(&mut [0; 5]).expect("tickets");

@@ -99,7 +99,7 @@ pub fn stop_for_long(line: &str, balancer: fn(u16, &[Gateway; 2]) -> Process) ->
 }
 
 #[test]
-fn only_requests_under_way_are_lost_where_a_gateway_is_killed() {
+fn only_requests_under_way_are_lost_when_a_gateway_is_killed() {
     kill_and_start("", logging);
 }
 

@@ -48,7 +48,7 @@ fn each_client_gets_the_certificate_that_it_can_verify() {
 }
 
 #[test]
-fn what_is_old_is_refused_by_a_clear_alert() {
+fn old_protocols_are_refused_with_a_clear_alert() {
     let gateway = Gateway::with_folder();
     let cases = [
         (
@@ -72,7 +72,7 @@ fn what_is_old_is_refused_by_a_clear_alert() {
 }
 
 #[test]
-fn keys_from_files_serve_as_keys_of_the_pool_do() {
+fn keys_from_files_are_served() {
     let rig = Gateway::prepare();
     let keys = [rig.keys.file("rsa"), rig.keys.file("ec")];
     let keys = format!("keys = [{:?}, {:?}]", keys[0], keys[1]);
@@ -106,7 +106,7 @@ fn a_resumed_session_costs_no_signature() {
 }
 
 #[test]
-fn a_certificate_that_is_not_of_its_key_is_refused_at_the_start() {
+fn a_certificate_with_another_key_is_refused_at_the_start() {
     let mut rig = Gateway::prepare();
     let site = format!("[[site]]\ncertificates = [\"ec.pem\"]\nkeys = [\"KEY\"]\n{FOLDER}");
     let file = rig.keys.file("rsa");
@@ -136,7 +136,7 @@ fn certificates_are_taken_from_the_pool() {
 }
 
 #[test]
-fn a_uri_has_to_mean_one_certificate() {
+fn a_uri_has_to_match_one_certificate() {
     let mut rig = Gateway::prepare();
     let convert = rig.run("openssl").args("x509 -in ec.pem -outform DER");
     convert.args("-out another.der").ok();
@@ -156,7 +156,7 @@ fn a_uri_has_to_mean_one_certificate() {
 }
 
 #[test]
-fn an_expired_certificate_is_served_and_loudly() {
+fn an_expired_certificate_is_served_with_a_warning() {
     let rig = Gateway::prepare();
     certify(&rig, "old", "ec", -1);
     let gateway = Gateway::start(
@@ -171,7 +171,7 @@ fn an_expired_certificate_is_served_and_loudly() {
 }
 
 #[test]
-fn a_certificate_that_expires_while_it_is_served_is_told() {
+fn a_certificate_that_expires_while_it_is_served_is_logged() {
     let site = format!("[[site]]\ncertificates = [\"ec.pem\"]\n{FOLDER}");
     let gateway = Gateway::start(Gateway::prepare(), "", &site);
     let expired = || gateway.metric("hsmux_gateway_certificates_expired");
@@ -208,7 +208,7 @@ fn short(rig: &Rig, key: &str) -> Vec<u8> {
 }
 
 #[test]
-fn an_ocsp_response_goes_with_its_certificate() {
+fn an_ocsp_response_is_sent_with_its_certificate() {
     let rig = Gateway::prepare();
     let openssl = |line: &str| {
         Run::new("openssl")

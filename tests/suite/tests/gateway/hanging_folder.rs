@@ -49,7 +49,7 @@ impl Drop for HangingMount {
 }
 
 #[test]
-fn a_folder_that_does_not_answer_holds_up_nobody_else() {
+fn a_hanging_folder_delays_only_its_own_requests() {
     let rig = Gateway::prepare();
     let mount = HangingMount::at(&rig.path("www/dead"));
     let gateway = Gateway::start(rig, "", &format!("[[site]]\n{BOTH}\n{FOLDER}"));

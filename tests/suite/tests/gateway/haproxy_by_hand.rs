@@ -79,7 +79,7 @@ fn only_requests_under_way_are_lost_with_haproxys_defaults_and_redispatch() {
 }
 
 #[test]
-fn no_request_is_lost_with_the_lines_of_the_page() {
+fn no_request_is_lost_with_the_documented_lines() {
     stop_and_start("", |port, hosts| {
         written_by_hand(port, hosts, &of_the_page())
     });

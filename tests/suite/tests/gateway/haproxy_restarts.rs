@@ -45,7 +45,7 @@ impl Cluster {
 
 /// The listening sockets pass from one process of haproxy to the next.
 #[test]
-fn nothing_fails_where_haproxy_is_reloaded() {
+fn no_request_fails_when_haproxy_is_reloaded() {
     let cluster = Cluster::start();
     let load = cluster.load();
     // It handles signals only after its first start.
@@ -59,7 +59,7 @@ fn nothing_fails_where_haproxy_is_reloaded() {
 
 /// The old process passes its listening sockets to the new one, and ends.
 #[test]
-fn nothing_fails_where_another_haproxy_takes_over() {
+fn no_request_fails_when_another_haproxy_takes_over() {
     let mut cluster = Cluster::start();
     cluster.wait_for_starts(0);
     let load = cluster.load();
@@ -83,7 +83,7 @@ const CUT_OFF: Option<i32> = Some(35);
 
 /// Between the two processes nobody listens. New connections are refused then, and the load counts them as failures.
 #[test]
-fn what_was_accepted_is_answered_where_haproxy_is_restarted() {
+fn accepted_connections_survive_a_restart_of_haproxy() {
     let mut cluster = Cluster::start();
     cluster.wait_for_starts(0);
     // While they are open, no other process gets the port.

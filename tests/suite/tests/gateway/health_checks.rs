@@ -43,7 +43,7 @@ impl CheckedServer {
 }
 
 #[test]
-fn a_server_that_is_not_well_is_left_out_before_a_client_meets_it_until_it_is() {
+fn a_server_is_left_out_while_its_check_fails() {
     let rig = Gateway::prepare();
     let servers = ["a", "b"].map(|name| CheckedServer::start(&rig.path(name)));
     let roots = servers.each_ref().map(|server| {
@@ -100,7 +100,7 @@ fn a_server_that_is_not_well_is_left_out_before_a_client_meets_it_until_it_is() 
 
 /// It takes connections, but does not answer.
 #[test]
-fn a_server_that_does_not_answer_in_time_is_not_well() {
+fn a_check_without_an_answer_in_time_fails() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
     let site = format!(

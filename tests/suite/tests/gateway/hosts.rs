@@ -150,7 +150,7 @@ fn a_back_end_has_the_canonical_host() {
 
 /// Servers that pass fields on as variables write `_` for `-` as well.
 #[test]
-fn a_client_says_nothing_in_the_gateways_name() {
+fn a_client_cannot_set_fields_of_the_gateway() {
     let gateway = two_sites("");
     let mut lines = "Host: a.test\r\nX-Mine: kept\r\nConnection: X-Forwarded-For\r\n".to_owned();
     for name in [
@@ -192,7 +192,7 @@ fn silent_http2(mut stream: TcpStream) {
 }
 
 #[test]
-fn a_malformed_chunk_is_the_clients_mistake() {
+fn a_malformed_chunk_gives_400() {
     // A back end that answered at once might be faster than the error.
     let reads = |mut stream: TcpStream| drop(stream.read_to_end(&mut Vec::new()));
     for (scheme, address) in [("http", backend(reads)), ("h2c", backend(silent_http2))] {

@@ -139,7 +139,7 @@ fn together(count: usize) -> impl Fn(TcpStream) + Send + Sync + 'static {
 }
 
 #[test]
-fn as_many_requests_are_under_way_as_clients_want() {
+fn concurrent_requests_are_not_limited_by_one_connection() {
     let folder = tempfile::tempdir().expect("a folder");
     // More than one connection allows.
     let server = Server::start(folder.path(), false, &backend(together(230)));
@@ -150,7 +150,7 @@ fn as_many_requests_are_under_way_as_clients_want() {
 }
 
 #[test]
-fn a_connection_that_the_server_ends_loses_no_question() {
+fn no_request_is_lost_when_the_server_ends_a_connection() {
     let folder = tempfile::tempdir().expect("a folder");
     // nginx ends each connection after 150 requests, and ignores those that are on their way.
     let server = Server::start(folder.path(), false, &backend(mirror));
@@ -185,7 +185,7 @@ fn a_server_that_comes_back_is_asked_again() {
 }
 
 #[test]
-fn a_server_that_is_ill_is_left_out_over_http2_too() {
+fn a_server_whose_check_fails_over_http2_is_left_out() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Server::start(folder.path(), false, &backend(mirror));
     let more = "backend_check = \"/ill\"";
@@ -198,7 +198,7 @@ fn a_server_that_is_ill_is_left_out_over_http2_too() {
 }
 
 #[test]
-fn a_server_that_speaks_no_http2_is_told_apart() {
+fn a_server_without_http2_is_left_out() {
     let folder = tempfile::tempdir().expect("a folder");
     let nginx = Nginx::start(folder.path());
     let roots = believing(&nginx.certificate());

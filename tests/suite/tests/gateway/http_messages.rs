@@ -44,7 +44,7 @@ fn is_refused_and_well(gateway: &Gateway, address: &str) {
 }
 
 #[test]
-fn a_back_end_whose_answer_has_too_many_fields_is_well() {
+fn an_answer_with_too_many_fields_does_not_mark_the_backend_as_down() {
     let mut fields = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n".to_owned();
     for field in 0..150 {
         write!(fields, "X-Field-{field}: 1\r\n").expect("a string");
@@ -58,7 +58,7 @@ fn a_back_end_whose_answer_has_too_many_fields_is_well() {
 }
 
 #[test]
-fn an_answer_with_a_coding_that_would_be_lost_is_refused() {
+fn an_answer_with_another_transfer_coding_is_refused() {
     for coding in ["gzip, chunked", "gzip"] {
         let coded =
             format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: {coding}\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
@@ -69,7 +69,7 @@ fn an_answer_with_a_coding_that_would_be_lost_is_refused() {
 }
 
 #[test]
-fn a_request_with_a_coding_that_would_be_lost_is_refused() {
+fn a_request_with_another_transfer_coding_is_refused() {
     let forwards = in_front_of("http", &backend(mirror), "");
     let folder = Gateway::with_folder();
     let request = |coding: &str| {
@@ -93,7 +93,7 @@ fn a_request_with_a_coding_that_would_be_lost_is_refused() {
 }
 
 #[test]
-fn a_part_is_of_the_file_that_the_client_has() {
+fn a_range_is_of_the_file_that_the_client_has() {
     let gateway = Gateway::with_folder();
     let whole = gateway.curl("a.test", "/page.txt", "");
     let field = |name: &str| {
@@ -135,7 +135,7 @@ fn a_part_is_of_the_file_that_the_client_has() {
 }
 
 #[test]
-fn a_long_body_that_nobody_needs_takes_no_answer_away() {
+fn an_unread_long_body_does_not_lose_the_answer() {
     let gateway = Gateway::with_folder();
     let file = gateway.rig.path("long");
     fs::write(&file, vec![b'a'; 8 << 20]).expect("a file");
@@ -236,7 +236,7 @@ fn interim_answers_keep_their_order() {
 }
 
 #[test]
-fn fields_after_an_answer_reach_a_client_that_takes_them() {
+fn trailers_of_an_answer_reach_a_client_that_accepts_them() {
     let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n\
                   5\r\nhello\r\n0\r\nX-Sum: 42\r\n\r\n";
     let gateway = in_front_of("http", &answers(answer), "");
@@ -259,7 +259,7 @@ fn fields_after_an_answer_reach_a_client_that_takes_them() {
 }
 
 #[test]
-fn fields_after_a_request_reach_the_back_end_but_those_in_the_gateways_name() {
+fn trailers_of_a_request_reach_the_back_end_without_the_gateways_fields() {
     let address = backend(|mut stream| {
         let mut reader = BufReader::new(stream.try_clone().expect("a copy"));
         let mut asked = head(&mut reader);

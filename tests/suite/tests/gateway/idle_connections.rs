@@ -91,7 +91,7 @@ fn all_places_are_taken(gateway: &Gateway, places: u64) {
 
 /// The oldest idle connection of the address with the most is closed. A request under way and a tunnel are kept.
 #[test]
-fn idle_connections_of_two_addresses_leave_places_to_a_third() {
+fn idle_connections_of_two_addresses_leave_slots_to_a_third() {
     let answers = Arc::new(RwLock::new(()));
     let wait = Arc::clone(&answers);
     let slow = backend(move |mut stream| {
@@ -152,7 +152,7 @@ fn idle_connections_of_two_addresses_leave_places_to_a_third() {
 
 /// A client that does not react is closed as well.
 #[test]
-fn an_idle_connection_of_http2_is_told_to_go() {
+fn an_idle_connection_of_http2_gets_goaway() {
     let gateway = start("connections = 16\nsource_connections = 16", "");
     let open = |_| {
         let mut stream = tls_handshake(from(ONE, &gateway.address, b""), "a.test", "h2");
@@ -178,7 +178,7 @@ fn an_idle_connection_of_http2_is_told_to_go() {
 
 /// Silent clients of two addresses hold all handshake slots.
 #[test]
-fn idle_handshakes_of_two_addresses_leave_places_to_a_third() {
+fn idle_handshakes_of_two_addresses_leave_slots_to_a_third() {
     let gateway = start("handshakes = 16", "");
     let one: Vec<_> = (0..12).map(|_| from(ONE, &gateway.address, b"")).collect();
     let other: Vec<_> = (0..4).map(|_| from(OTHER, &gateway.address, b"")).collect();

@@ -61,7 +61,7 @@ const KINDS: [(&str, &str, &str, &str); 4] = [
 ];
 
 #[test]
-fn keys_of_every_kind_serve_from_the_pool() {
+fn keys_of_every_type_are_served_from_the_pool() {
     let rig = Gateway::prepare();
     let site = |(name, kind, id, _): (&str, &str, &str, &str)| {
         make(&rig, name, kind);
@@ -93,7 +93,7 @@ fn keys_of_every_kind_serve_from_the_pool() {
 }
 
 #[test]
-fn a_short_rsa_key_is_refused_unless_it_is_allowed_by_name() {
+fn a_short_rsa_key_is_refused_unless_allowed() {
     let mut rig = Gateway::prepare();
     make(&rig, "rsa1024", KINDS[0].1);
     let site =
@@ -106,7 +106,7 @@ fn a_short_rsa_key_is_refused_unless_it_is_allowed_by_name() {
 
 /// For the published comparison. Generating such a key may take minutes, so it is a file. It protects nothing.
 #[test]
-fn a_long_rsa_key_serves_from_a_file() {
+fn a_long_rsa_key_is_served_from_a_file() {
     let rig = Gateway::prepare();
     write_secret(&rig.path("rsa8192.key"), include_str!("rsa8192.key"));
     certificate(&rig, "rsa8192");

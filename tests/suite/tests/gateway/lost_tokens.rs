@@ -36,7 +36,7 @@ fn on_cards(labels: &[&str], micros: u64) -> (Gateway, StandIn) {
 }
 
 #[test]
-fn no_token_works_for_clients_that_have_gone() {
+fn tokens_do_not_sign_for_clients_that_have_gone() {
     let (gateway, mut cards) = on_cards(&["card1", "card2"], 1000);
     cards.set_all("service_time_us = 2000000");
     let before = served(&gateway);
@@ -86,7 +86,7 @@ pub fn all(clients: Vec<ScopedJoinHandle<'_, Finished>>) -> Vec<Finished> {
 const WAITING: u64 = 100;
 
 #[test]
-fn a_token_that_is_lost_takes_no_handshake_with_it() {
+fn no_handshake_fails_when_a_token_is_lost() {
     let (gateway, mut cards) = on_cards(&["card1", "card2", "card3"], 1000);
     // The first worker is that of `card1` only before the card is lost.
     let workers = until("all cards are in service", PATIENCE, || {

@@ -80,7 +80,7 @@ fn say(name: &str, mut stream: &TcpStream) {
 }
 
 #[test]
-fn backends_take_turns_and_one_that_is_not_there_takes_nothing_from_the_others() {
+fn backends_take_turns_and_one_that_is_down_is_skipped() {
     let ports = [Port::taken(), Port::taken(), Port::taken()];
     let names = ["server-a", "server-b", "server-c"];
     let mut servers: Vec<_> = ports
@@ -105,7 +105,7 @@ fn backends_take_turns_and_one_that_is_not_there_takes_nothing_from_the_others()
 }
 
 #[test]
-fn a_backend_that_stops_under_load_fails_no_request_and_comes_back() {
+fn no_request_fails_when_a_backend_stops_and_comes_back() {
     let ports = [Port::taken(), Port::taken()];
     let [a, _b] =
         [(0, "server-a"), (1, "server-b")].map(|(port, name)| Server::start(&ports[port], name));
@@ -143,7 +143,7 @@ fn a_backend_that_stops_under_load_fails_no_request_and_comes_back() {
 }
 
 #[test]
-fn the_request_that_meets_nobody_goes_on_with_its_body_and_this_is_told_once() {
+fn a_request_to_a_backend_that_is_down_goes_to_another_with_its_body() {
     let nobody = Port::taken();
     let gateway = in_front_of_all(&[http(&nobody), format!("http://{}", backend(mirror))], "");
     let ask = |version: &str| {
@@ -186,7 +186,7 @@ fn a_backend_that_fails_is_left_out_for_a_while() {
 }
 
 #[test]
-fn where_all_are_gone_the_first_to_be_back_is_asked_at_once() {
+fn if_all_are_down_the_first_that_is_back_is_used_at_once() {
     let ports = [Port::taken(), Port::taken()];
     let gateway = in_front_of_all(&ports.each_ref().map(http), "");
     let ask = || gateway.curl("a.test", "/", "");
@@ -202,7 +202,7 @@ fn where_all_are_gone_the_first_to_be_back_is_asked_at_once() {
 }
 
 #[test]
-fn tcp_goes_to_who_is_there() {
+fn tcp_goes_to_a_backend_that_is_up() {
     let nobody = Port::taken();
     let urls = [&nobody.address, &backend(hear)].map(|at| format!("tcp://{at}"));
     let gateway = in_front_of_all(&urls, "send_proxy = \"v1\"");
@@ -234,7 +234,7 @@ fn a_backend_that_closes_without_an_answer_is_left_out_for_a_while() {
 }
 
 #[test]
-fn a_client_that_breaks_off_its_request_is_no_fault_of_the_backend() {
+fn an_aborted_request_does_not_mark_the_backend_as_down() {
     let url = format!("http://{}", backend(mirror));
     let gateway = in_front_of_all(std::slice::from_ref(&url), "");
     let ask = "POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\nno chunk\r\n";

@@ -62,7 +62,7 @@ fn ask(gateway: &Gateway) -> SslStream<TcpStream> {
 
 /// A read of 20 bytes uses a buffer of at least 8 KiB.
 #[test]
-fn events_that_nobody_takes_hold_no_buffers() {
+fn unread_events_hold_no_buffers() {
     const STREAMS: u32 = 90;
     const EVENTS: usize = 100;
     const GROWTH: u64 = 32 << 20;
@@ -111,7 +111,7 @@ fn events_that_nobody_takes_hold_no_buffers() {
 }
 
 #[test]
-fn unfinished_heads_share_one_memory_and_short_ones_are_served() {
+fn unfinished_heads_share_one_budget_and_short_ones_are_served() {
     const CONNECTIONS: usize = 300;
     /// A quarter of `memory`.
     const ROOM: u64 = 2 << 20;

@@ -26,7 +26,7 @@ fn on_port(port: u16, hosts: &[Gateway; 2]) -> Process {
 }
 
 #[test]
-fn a_host_that_stops_is_passed_over() {
+fn a_stopped_host_is_skipped() {
     let mut cluster = Cluster::behind("nginx", on_port);
     let load = cluster.load();
     cluster.serves(0);
@@ -50,7 +50,7 @@ fn a_host_that_stops_is_passed_over() {
 }
 
 #[test]
-fn a_host_that_dies_is_passed_over() {
+fn a_killed_host_is_skipped() {
     let mut cluster = Cluster::behind("nginx", on_port);
     cluster.hosts[0].rig.kill_to_the_last();
     let load = cluster.load();

@@ -69,7 +69,7 @@ pub fn count(gateway: &Gateway, answer: &str) -> u64 {
 }
 
 #[test]
-fn everybody_is_shown_the_way_to_the_site_that_was_asked_for() {
+fn requests_are_redirected_to_the_same_site() {
     let gateway = with("", "acme");
     for (host, path, location) in [
         (
@@ -115,7 +115,7 @@ fn everybody_is_shown_the_way_to_the_site_that_was_asked_for() {
 }
 
 #[test]
-fn a_host_is_no_place_for_an_address_of_somebody_else() {
+fn a_redirect_leads_nowhere_else() {
     let gateway = with("", "acme");
     let own = gateway.address.rsplit_once(':').expect("a port").1;
     for (request, status, location) in [
@@ -181,7 +181,7 @@ fn a_host_is_no_place_for_an_address_of_somebody_else() {
 }
 
 #[test]
-fn a_connection_has_one_request_and_not_a_long_one() {
+fn a_connection_has_one_short_request() {
     let gateway = with("", "acme");
     let long = "a".repeat(100_000);
     let long = format!("GET / HTTP/1.1\r\nHost: a.test\r\nX: {long}\r\n\r\n");
@@ -194,7 +194,7 @@ fn a_connection_has_one_request_and_not_a_long_one() {
 }
 
 #[test]
-fn slow_clients_are_let_go() {
+fn slow_clients_are_dropped() {
     let gateway = with("idle_timeout = \"1s\"", "acme");
     for begin in ["", "GET / HTTP/1.1\r\nHost: a.te"] {
         assert_eq!(say(&gateway.http, begin.as_bytes()), "");
@@ -204,7 +204,7 @@ fn slow_clients_are_let_go() {
 
 /// Plain HTTP and TLS share the slots.
 #[test]
-fn who_finds_no_place_is_turned_away() {
+fn a_client_without_a_slot_is_refused() {
     let gateway = with("connections = 16\nsource_connections = 16", "acme");
     let held: Vec<_> = (0..16)
         .map(|_| TcpStream::connect(&gateway.http).expect("a connection"))
@@ -233,7 +233,7 @@ fn who_finds_no_place_is_turned_away() {
 }
 
 #[test]
-fn a_proxy_says_who_asks_or_is_refused() {
+fn a_proxy_has_to_send_a_proxy_header() {
     let gateway = with("proxy_protocol = true", "acme");
     curl(&gateway, "a.test", "/", "--haproxy-protocol").says(" 308 ");
     assert_eq!(
@@ -244,7 +244,7 @@ fn a_proxy_says_who_asks_or_is_refused() {
 }
 
 #[test]
-fn it_answers_until_the_end() {
+fn plain_http_is_served_while_the_gateway_leaves() {
     let mut gateway = with("leave_time = \"60s\"", "acme");
     let daemon = gateway.rig.daemon.as_ref().expect("a daemon");
     daemon.signal(Signal::TERM);
@@ -256,7 +256,7 @@ fn it_answers_until_the_end() {
 }
 
 #[test]
-fn a_client_that_says_nothing_does_not_hold_up_the_end() {
+fn a_silent_client_does_not_delay_the_end() {
     let mut gateway = with("drain_timeout = \"1h\"\nidle_timeout = \"1h\"", "acme");
     let silent = TcpStream::connect(&gateway.http).expect("a connection");
     until("it is there", PATIENCE, || {
@@ -268,7 +268,7 @@ fn a_client_that_says_nothing_does_not_hold_up_the_end() {
 }
 
 #[test]
-fn what_it_lacks_is_named() {
+fn errors_at_the_start_name_what_is_missing() {
     let mut rig = Gateway::prepare();
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port();

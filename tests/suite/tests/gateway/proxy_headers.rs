@@ -94,7 +94,7 @@ fn names(servers: &[Server]) -> impl Iterator<Item = String> {
 }
 
 #[test]
-fn servers_hear_where_a_client_is_and_what_it_has_connected_to() {
+fn backends_get_both_addresses_of_a_client() {
     let folder = tempfile::tempdir().expect("a folder");
     let servers = servers(folder.path());
     let gateway = Gateway::start(Gateway::prepare(), "", &sites(&servers));
@@ -110,7 +110,7 @@ fn servers_hear_where_a_client_is_and_what_it_has_connected_to() {
 
 /// A header of version 1 from any other address is refused.
 #[test]
-fn a_proxy_that_is_not_named_is_refused() {
+fn headers_of_other_proxies_are_refused() {
     let header = b"PROXY TCP4 192.0.2.7 192.0.2.9 4711 443\r\n";
     let site = format!("[[site]]\n{BOTH}\n{FOLDER}");
     let refused =
@@ -137,7 +137,7 @@ fn outward() -> [u8; 4] {
 
 /// By default proxies are trusted on all loopback addresses, and nowhere else.
 #[test]
-fn without_a_name_only_loopback_may_send_headers() {
+fn by_default_only_loopback_may_send_headers() {
     let site = format!("[[site]]\n{BOTH}\n{FOLDER}");
     // The address in a trusted header counts: it may have one connection.
     let lines = "proxy_protocol = true\nsource_connections = 1";
@@ -184,7 +184,7 @@ fn ask_behind(header: &str, gateway: &Gateway, name: &str) -> String {
 
 /// Not of the proxy, from which the connection comes.
 #[test]
-fn servers_hear_of_the_client_that_is_behind_a_proxy() {
+fn backends_get_the_address_of_a_client_behind_a_proxy() {
     let folder = tempfile::tempdir().expect("a folder");
     let servers = servers(folder.path());
     let sites = sites(&servers);

@@ -9,7 +9,7 @@ use crate::hosts::connect;
 use crate::rig::Gateway;
 
 #[test]
-fn heads_and_requests_at_once_have_limits() {
+fn heads_and_concurrent_requests_are_limited() {
     let gateway = Gateway::with_folder();
     // hyper may read half as much again as 64 KiB at once.
     for (length, is_taken) in [(60_000, true), (110_000, false)] {

@@ -54,7 +54,7 @@ fn lost(gateway: &Gateway, asked: &AtomicUsize, ask: &str) -> (Finished, usize) 
 }
 
 #[test]
-fn only_what_changes_nothing_is_sent_again() {
+fn only_safe_requests_are_sent_again() {
     let unsafe_or_with_a_body = [
         "--request POST",
         "--data body",
@@ -82,7 +82,7 @@ fn only_what_changes_nothing_is_sent_again() {
 
 /// The rest of the request is read and dropped. If it were left unread the answer would be lost.
 #[test]
-fn a_client_that_is_still_sending_has_its_answer() {
+fn a_client_that_is_still_sending_gets_its_answer() {
     let closes = |stream: TcpStream| drop(head(&mut BufReader::new(stream)));
     let gateway = in_front_of("http", &backend(closes), "");
     let file = gateway.rig.path("body");

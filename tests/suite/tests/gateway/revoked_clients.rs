@@ -104,7 +104,7 @@ fn a_revoked_certificate_is_refused_and_its_open_connections_end() {
 
 /// A resumed session would skip the check.
 #[test]
-fn no_session_brings_a_revoked_certificate_back() {
+fn no_session_resumes_a_revoked_certificate() {
     let (gateway, clients) = start();
     for version in VERSIONS {
         let options = format!("-{version} -cert one.pem -key one.key -sess_out {version}.session");
@@ -130,7 +130,7 @@ fn no_session_brings_a_revoked_certificate_back() {
 }
 
 #[test]
-fn a_list_that_has_expired_lets_nobody_in() {
+fn an_expired_list_refuses_all_certificates() {
     let (gateway, clients) = start();
     until_served(&gateway, "one", true);
     let mut open = idle(&gateway, "tls1_3", "one");
@@ -149,7 +149,7 @@ fn a_list_that_has_expired_lets_nobody_in() {
 }
 
 #[test]
-fn an_older_list_is_told_and_the_newer_one_stays_in_use() {
+fn an_older_list_is_logged_and_the_newer_one_stays_in_use() {
     let (gateway, clients) = start();
     fs::copy(gateway.rig.path("clients.crl"), gateway.rig.path("old.crl")).expect("a copy");
     clients.revoke(&gateway.rig, "one");
@@ -220,7 +220,7 @@ fn without_its_lists_a_site_accepts_what_they_revoked() {
 }
 
 #[test]
-fn a_list_of_another_authority_is_a_mistake() {
+fn a_list_of_another_authority_is_refused() {
     let (mut rig, _clients) = prepare();
     let strangers = Authority::new(&rig, "strangers");
     strangers.list(&rig, "clients.crl", None);

@@ -58,7 +58,7 @@ fn one_without_pss() -> Rig {
 
 /// The gateway follows the pool with a short delay.
 #[test]
-fn a_token_that_leaves_takes_what_it_alone_can_do_and_brings_it_back() {
+fn algorithms_follow_the_tokens_in_service() {
     let gateway = start(one_without_pss());
     let offers = |version: &str, algorithm: &str| {
         let before = signed(&gateway, algorithm);

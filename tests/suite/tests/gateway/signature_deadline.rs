@@ -26,7 +26,7 @@ fn until_unsigned(gateway: &Gateway, count: u64) {
 
 /// The card hangs until the test releases it: a handshake that ends before was ended by the gateway.
 #[test]
-fn a_handshake_waits_no_longer_than_it_may() {
+fn a_handshake_ends_at_its_signature_deadline() {
     let (rig, mut cards) = cards(&["card"]);
     let gateway = start(rig, "sign_timeout = \"1s\"");
     let mut open = h2::Client::open(&gateway.address);
@@ -52,7 +52,7 @@ fn a_handshake_waits_no_longer_than_it_may() {
 
 /// One signature is on the card, and one fills the queue.
 #[test]
-fn a_handshake_that_has_no_place_in_the_queue_is_refused_at_once() {
+fn a_handshake_that_finds_the_queue_full_is_refused_at_once() {
     let (mut rig, mut cards) = cards(&["card"]);
     rig.config.pool.push_str("\nqueue = 1");
     for member in &mut rig.config.members {

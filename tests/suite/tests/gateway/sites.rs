@@ -29,7 +29,7 @@ fn two_sites() -> Gateway {
 }
 
 #[test]
-fn each_name_has_its_site_and_an_unknown_one_an_alert() {
+fn each_name_has_its_site_and_unknown_names_get_an_alert() {
     let gateway = two_sites();
     gateway.curl("a.test", "/page.txt", "").says("a page");
     for name in ["b.test", "B.Test", "any.wild.test"] {
@@ -120,7 +120,7 @@ fn a_folder_hides_names_that_begin_with_a_dot() {
 }
 
 #[test]
-fn a_path_that_no_file_can_have_is_absent() {
+fn an_invalid_path_gives_404() {
     let gateway = Gateway::with_folder();
     std::os::unix::fs::symlink("circle", gateway.rig.path("www/circle")).expect("a link");
     let (name, path) = ("a".repeat(256), "a/".repeat(3000));
@@ -132,7 +132,7 @@ fn a_path_that_no_file_can_have_is_absent() {
 
 /// A certificate that a client presents has to be valid, even if none is required.
 #[test]
-fn clients_show_certificates_where_they_have_to() {
+fn client_certificates_are_required_or_optional() {
     let optional = "client_certificate = \"optional\"";
     // The default is "required".
     for (asked, needs_none) in [("", false), (optional, true)] {
@@ -180,7 +180,7 @@ fn a_reload_brings_new_sites() {
 
 /// A missing file holds up only its own site.
 #[test]
-fn a_reload_takes_over_the_sites_whose_files_are_there() {
+fn a_reload_applies_sites_whose_files_exist() {
     let mut gateway = two_sites();
     certify(&gateway.rig, "c", "ec", 30);
     certify(&gateway.rig, "f", "ec", 30);
@@ -295,7 +295,7 @@ fn a_reload_leaves_open_connections_as_they_are() {
 }
 
 #[test]
-fn what_cannot_be_read_again_leaves_the_metrics_of_what_is_served() {
+fn a_failed_reload_keeps_the_metrics_of_certificates() {
     let gateway = two_sites();
     let expire = || {
         let certificates = [("rsa", "a.test"), ("ec", "a.test"), ("rsa", "b.test")];

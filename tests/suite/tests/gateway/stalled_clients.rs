@@ -62,7 +62,7 @@ pub fn resident(gateway: &Gateway) -> (u64, u64) {
 
 /// These clients once took 582 MB.
 #[test]
-fn stalled_clients_share_one_budget_and_hold_up_nobody() {
+fn stalled_clients_share_one_budget_and_delay_no_others() {
     for (window, path, length) in [(0, "/page.bin", 100_000), (1, "/long.bin", 3 << 20)] {
         let rig = Gateway::prepare();
         fs::write(rig.path(&format!("www{path}")), vec![b'a'; length]).expect("a page");
@@ -138,7 +138,7 @@ fn flood(gateway: &Gateway, times: u32, say: impl Fn(u32) -> Vec<u8>) -> bool {
 
 /// gRPC clients send a ping for each part that they receive.
 #[test]
-fn a_client_that_is_sent_something_may_measure_its_connection() {
+fn a_ping_for_each_received_part_is_no_flood() {
     let gateway = Gateway::with_folder();
     let mut client = connect(&gateway, "a.test", "h2");
     client

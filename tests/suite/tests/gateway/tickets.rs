@@ -73,7 +73,7 @@ fn hosts_with_one_secret_resume_each_others_sessions() {
 
 /// haproxy alternates between the hosts: both of them resume the session.
 #[test]
-fn a_session_goes_on_at_whatever_host_the_balancer_chooses() {
+fn a_session_is_resumed_at_any_host_of_the_balancer() {
     let host = || host_with("a", "proxy_protocol = true");
     let cluster = Cluster::before([host(), host()], "haproxy", balancer::on_port);
     let [one, other] = &cluster.hosts;
@@ -120,7 +120,7 @@ fn without_tickets_every_connection_is_a_full_handshake() {
 }
 
 #[test]
-fn a_secret_that_is_replaced_ends_what_it_has_sealed() {
+fn a_new_secret_ends_old_sessions() {
     let gateway = host("a");
     begin(&gateway, &gateway.rig, "-tls1_3");
     assert!(resumes(&gateway, &gateway.rig, "-tls1_3"));
@@ -160,7 +160,7 @@ fn a_key_of_the_pool_outlives_a_restart() {
 }
 
 #[test]
-fn a_secret_that_is_none_is_refused_at_the_start() {
+fn an_invalid_secret_is_refused_at_the_start() {
     let cases = [
         ("600", "short", "less than 32 bytes"),
         ("644", "0123456789abcdef0123456789abcdef", "chmod 600"),

@@ -20,7 +20,7 @@ pub fn believing(file: &Path) -> String {
 }
 
 #[test]
-fn a_backend_in_tls_is_asked() {
+fn requests_go_to_a_backend_with_tls() {
     let folder = tempfile::tempdir().expect("a folder");
     let nginx = Nginx::start(folder.path());
     let gateway = in_front_of_nginx(&nginx, &believing(&nginx.certificate()));
@@ -66,7 +66,7 @@ fn says_its_name(folder: &Path) -> impl Fn(TcpStream) + Send + Sync + 'static {
 }
 
 #[test]
-fn the_name_in_the_url_is_the_one_that_counts() {
+fn the_certificate_has_to_match_the_name_in_the_url() {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, port) = (folder.path(), |at: &str| at.replace("127.0.0.1:", ""));
     for (name, good, bad) in [
@@ -96,7 +96,7 @@ fn the_name_in_the_url_is_the_one_that_counts() {
 }
 
 #[test]
-fn a_backend_that_nobody_vouches_for_is_not_asked_and_told_once() {
+fn a_backend_with_an_untrusted_certificate_gets_no_request() {
     let folder = tempfile::tempdir().expect("a folder");
     let nginx = Nginx::start(folder.path());
     let stranger = in_front_of_nginx(&nginx, "");

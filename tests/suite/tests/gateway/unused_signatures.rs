@@ -107,7 +107,7 @@ fn slowest_but_one(waits: &[Duration]) -> Duration {
 }
 
 #[test]
-fn handshakes_that_nobody_completes_hold_up_no_other_address() {
+fn unfinished_handshakes_of_one_address_do_not_delay_others() {
     let (gateway, quiet) = slow("");
     for each in [100, 300] {
         let waits = beside(&gateway, &[[127, 0, 0, 9]], each);
@@ -117,7 +117,7 @@ fn handshakes_that_nobody_completes_hold_up_no_other_address() {
 }
 
 #[test]
-fn nor_do_those_of_some_dozens_of_addresses() {
+fn unfinished_handshakes_of_dozens_of_addresses_do_not_delay_others() {
     let (gateway, quiet) = slow("");
     let addresses: Vec<_> = (0..24).map(|last| [127, 0, 1, last + 1]).collect();
     let waits = beside(&gateway, &addresses, 10);
@@ -127,7 +127,7 @@ fn nor_do_those_of_some_dozens_of_addresses() {
 
 /// An address at its limit is refused at once, others are not.
 #[test]
-fn an_address_has_so_many_signatures_waiting_and_handshakes_under_way() {
+fn waiting_signatures_and_handshakes_are_limited_per_address() {
     let lines = "source_signatures = 20\nsource_handshakes = 40\nhandshake_timeout = \"60s\"";
     let (gateway, _) = slow(lines);
     let hello = hello(&TLS13);

@@ -57,7 +57,7 @@ const ASK: &str = "GET /chat HTTP/1.1\r\nHost: a.test\r\nConnection: keep-alive,
     Sec-WebSocket-Version: 13\r\n\r\nhello";
 
 #[test]
-fn a_websocket_passes_through() {
+fn a_websocket_is_relayed() {
     let gateway = in_front_of("http", &backend(|stream| websocket(stream, twice)), "");
     let said = gateway.s_client("-quiet -alpn http/1.1", ASK);
     assert!(said.contains("101 Switching Protocols"), "{said}");
@@ -66,7 +66,7 @@ fn a_websocket_passes_through() {
 }
 
 #[test]
-fn a_websocket_is_one_of_the_connections_as_long_as_it_is_there() {
+fn a_websocket_counts_as_a_connection() {
     let (tell, told) = mpsc::channel();
     let (go, gone) = mpsc::channel();
     let gone = Mutex::new(gone);
@@ -92,7 +92,7 @@ fn a_websocket_is_one_of_the_connections_as_long_as_it_is_there() {
 
 /// Both ends only wait for each other.
 #[test]
-fn a_websocket_over_which_nothing_passes_is_ended() {
+fn an_idle_websocket_is_closed() {
     let (tell, told) = mpsc::channel();
     let address = backend(move |stream| {
         websocket(stream, |stream, word| {
@@ -109,7 +109,7 @@ fn a_websocket_over_which_nothing_passes_is_ended() {
 
 /// A WebSocket does not count as idle while nothing is sent.
 #[test]
-fn a_websocket_passes_over_http2() {
+fn a_websocket_is_relayed_over_http2() {
     let slow = Duration::from_millis(2500);
     let address = backend(move |stream| {
         websocket(stream, |stream, word| {
@@ -134,7 +134,7 @@ fn a_websocket_passes_over_http2() {
 
 /// Any success status would tell the client that the stream is a WebSocket.
 #[test]
-fn what_is_no_websocket_is_none_over_http2() {
+fn a_failed_upgrade_over_http2_is_no_success() {
     let wrong = backend(|mut stream| {
         head(&mut BufReader::new(stream.try_clone().expect("a copy")));
         let agreed = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
@@ -157,7 +157,7 @@ fn what_is_no_websocket_is_none_over_http2() {
 
 /// A request for a protocol that is not allowed is handled as plain HTTP/1.1 (RFC 9110, section 7.8).
 #[test]
-fn a_connection_becomes_what_its_site_allows_and_nothing_else() {
+fn only_allowed_protocols_are_upgraded() {
     let ask = |protocol: &str| {
         let lines = format!("Connection: Upgrade, close\r\nUpgrade: {protocol}\r\n");
         format!("GET / HTTP/1.1\r\nHost: a.test\r\n{lines}\r\nhello")
