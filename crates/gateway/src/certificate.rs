@@ -18,7 +18,7 @@ pub struct Credential {
     /// Its public key.
     pub public: PublicKey,
     /// Its private key.
-    pub key: Key,
+    pub key: CertificateKey,
     /// Its OCSP response.
     pub ocsp: Option<Vec<u8>>,
     /// Its file or URI, for messages.
@@ -26,7 +26,7 @@ pub struct Credential {
 }
 
 /// A private key.
-pub enum Key {
+pub enum CertificateKey {
     /// In the pool.
     Pool(ObjectId),
     /// In this process, from a file.
@@ -78,10 +78,15 @@ impl Credential {
     }
 }
 
-fn key(given: Option<&Place>, name: &str, public: &PublicKey, pool: &Pool) -> Result<Key> {
+fn key(
+    given: Option<&Place>,
+    name: &str,
+    public: &PublicKey,
+    pool: &Pool,
+) -> Result<CertificateKey> {
     let own = ObjectId::of_public_key(Class::PRIVATE_KEY, public.spki());
     match given {
-        None => Ok(Key::Pool(own)),
+        None => Ok(CertificateKey::Pool(own)),
         Some(Place::Pool(uri)) => {
             let found = matching(uri, pool);
             if found.is_empty() {
@@ -91,7 +96,7 @@ fn key(given: Option<&Place>, name: &str, public: &PublicKey, pool: &Pool) -> Re
             } else if found.iter().all(|object| object.id != own) {
                 return Err(mismatch(name, uri));
             }
-            Ok(Key::Pool(own))
+            Ok(CertificateKey::Pool(own))
         }
         Some(Place::File(file)) => {
             let shown = file.display();
@@ -107,7 +112,7 @@ fn key(given: Option<&Place>, name: &str, public: &PublicKey, pool: &Pool) -> Re
             if of_key != public.spki() {
                 return Err(mismatch(name, shown));
             }
-            Ok(Key::File(key))
+            Ok(CertificateKey::File(key))
         }
     }
 }

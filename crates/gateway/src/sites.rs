@@ -16,7 +16,7 @@ use hyper::header::HeaderValue;
 
 use crate::algorithm::Ability;
 use crate::backend::Backends;
-use crate::certificate::{Credential, Key};
+use crate::certificate::{CertificateKey, Credential};
 use crate::file_budget::FileBudget;
 use crate::lifetime::Lifetime;
 use crate::metrics::Metrics;
@@ -140,12 +140,12 @@ impl SiteReader<'_> {
                 .push(Lifetime::of(&site.names[0], &credential));
             let ec = credential.public.kind() == KeyKind::Ec;
             let ability = match credential.key {
-                Key::Pool(key) => {
+                CertificateKey::Pool(key) => {
                     let ability = of_holders(ec, &key, &pool.catalogue());
                     served.keys.push((key, ability.clone()));
                     ability
                 }
-                Key::File(_) => Ability::of(ec, |_| true),
+                CertificateKey::File(_) => Ability::of(ec, |_| true),
             };
             let signer = |key| Signer {
                 signatures: Arc::clone(self.signatures),

@@ -17,7 +17,7 @@ use hsmux_software::revocation::{Refused, Revocation};
 use hsmux_token::Result;
 
 use crate::algorithm::Ability;
-use crate::certificate::{Credential, Key, chain, wrong};
+use crate::certificate::{CertificateKey, Credential, chain, wrong};
 use crate::revocation;
 use crate::signer::{PROGRESS, Signer};
 use crate::sites::{ServedSite, Sites};
@@ -136,11 +136,11 @@ impl CertificateContext {
         set_up_certificate(&mut context, site, credential).map_err(named)?;
         context.set_sigalgs_list(&ability.list).map_err(named)?;
         let signer = match &credential.key {
-            Key::File(key) => {
+            CertificateKey::File(key) => {
                 context.set_private_key(key).map_err(named)?;
                 None
             }
-            Key::Pool(key) => Some(signer(*key)),
+            CertificateKey::Pool(key) => Some(signer(*key)),
         };
         if let Some(signer) = signer.clone() {
             context.set_async_private_key_method(signer);

@@ -28,12 +28,12 @@ struct PoolState {
 
 #[derive(Default)]
 struct OpenConnections {
-    all: Vec<Connection>,
+    all: Vec<Http2Connection>,
     /// Whether the sweep runs.
     swept: bool,
 }
 
-struct Connection {
+struct Http2Connection {
     sender: SendRequest<RequestBody>,
     under_way: Arc<AtomicU32>,
     most: Most,
@@ -83,7 +83,7 @@ impl Http2Pool {
             tokio::spawn(self.clone().sweep());
         }
         let opened = Instant::now();
-        open.all.push(Connection {
+        open.all.push(Http2Connection {
             sender,
             under_way,
             most,
@@ -96,7 +96,7 @@ impl Http2Pool {
     /// Gives the connection to no further request.
     pub fn forget(&self, permit: &StreamPermit) {
         let mut open = self.0.open.lock();
-        let other = |connection: &Connection| !Arc::ptr_eq(&connection.under_way, &permit.0);
+        let other = |connection: &Http2Connection| !Arc::ptr_eq(&connection.under_way, &permit.0);
         open.all.retain(other);
     }
 
@@ -105,7 +105,7 @@ impl Http2Pool {
         loop {
             sleep(IDLE_LIMIT).await;
             let mut open = self.0.open.lock();
-            open.all.retain(Connection::is_wanted);
+            open.all.retain(Http2Connection::is_wanted);
             if open.all.is_empty() {
                 open.swept = false;
                 return;
@@ -114,7 +114,7 @@ impl Http2Pool {
     }
 }
 
-impl Connection {
+impl Http2Connection {
     fn has_room(&self) -> bool {
         self.under_way.load(Relaxed) < (self.most)()
     }
