@@ -9,11 +9,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::frame_limit::FrameLimit;
 use crate::head_limit::HeadLimit;
 
-/// A stream over which a peer sends no more small frames than it may.
+/// A stream that fails once its peer exceeds its [`FrameLimit`].
 pub struct FloodGuard<S> {
     stream: S,
     limit: FrameLimit,
-    /// Of a client's heads of HTTP/1.1.
+    /// Limits a client's heads of HTTP/1.1.
     heads: Option<HeadLimit>,
     on_flood: Option<Box<dyn FnOnce() + Send>>,
 }
@@ -29,14 +29,14 @@ impl<S> FloodGuard<S> {
         }
     }
 
-    /// The same stream, whose heads of HTTP/1.1 share a memory with those of others.
+    /// Also charges heads of HTTP/1.1 to a memory that connections share.
     #[must_use]
     pub fn with_heads(mut self, heads: HeadLimit) -> Self {
         self.heads = Some(heads);
         self
     }
 
-    /// The stream of a server that is asked over HTTP/2.
+    /// A stream to a server of HTTP/2.
     pub fn for_server(stream: S) -> Self {
         Self {
             stream,
@@ -130,7 +130,7 @@ mod tests {
     const PING: [u8; 17] = [0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
     const DATA: [u8; 10] = [0, 0, 1, 0, 0, 0, 0, 0, 1, 7];
 
-    /// Reads this from a peer.
+    /// Sends `said` from the peer, and reads it through the guard.
     async fn read(
         guard: &mut FloodGuard<DuplexStream>,
         peer: &mut DuplexStream,
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_floods_is_told_of_once() {
+    async fn a_flood_is_reported_once() {
         let (stream, mut peer) = duplex(64 << 10);
         let floods = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&floods);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_server_is_sent_allows_it_more_however_it_is_written() {
+    async fn each_frame_sent_to_a_server_allows_one_more_in_any_slices() {
         for slices in [1, 3] {
             let (stream, mut peer) = duplex(64 << 10);
             let mut guard = FloodGuard::for_server(stream);

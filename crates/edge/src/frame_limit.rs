@@ -1,22 +1,24 @@
-//! How many small frames a peer may send over HTTP/2.
+//! Limit on the small frames that a peer may send over HTTP/2.
 //!
 //! h2 itself limits empty DATA frames, CONTINUATION frames, and streams that are reset before they are accepted. It
-//! answers any number of PING and SETTINGS frames, and takes any number of WINDOW_UPDATE frames and later resets. It has a
-//! line of the log for each answer to a PING that it has not sent. It keeps any number of heads of interim answers (1xx) of
-//! a server, which hyper does not ask for.
+//! does not limit:
+//! - PING and SETTINGS frames, each of which it answers;
+//! - WINDOW_UPDATE frames, and resets of accepted streams;
+//! - acknowledgments of a PING that it has not sent, each of which it logs;
+//! - interim answers (1xx) of a server: it keeps their heads, which hyper does not ask for.
 
 use std::time::Instant;
 
-/// Small frames that a peer may send at once, and each second. Each DATA or HEADERS frame that it is sent allows one
-/// more: peers of gRPC measure the connection by a PING for each part that they receive.
+/// Small frames that a peer may send at once, and each second. Each DATA or HEADERS frame sent to the peer allows one
+/// more: gRPC measures a connection by a PING for each part that it receives.
 const BURST: f64 = 1000.0;
 const EACH_SECOND: f64 = 100.0;
 
-/// A WINDOW_UPDATE frame counts for so much of a small frame: peers send several for each part that they receive.
+/// Share of a small frame that a WINDOW_UPDATE frame counts for: peers send several for each part that they receive.
 const UPDATE: f64 = 0.1;
 
-/// Heads that a server may send for each request beside trailers: interim answers, and the final one. So many heads more
-/// may come at once.
+/// Heads that a server may send for each request, trailers not counted: interim answers and the final one.
+/// `HEADS_AT_ONCE` limits a burst of them.
 const HEADS: u32 = 4;
 const HEADS_AT_ONCE: u32 = 400;
 
@@ -44,34 +46,34 @@ pub struct FrameLimit {
     since: Instant,
     /// PING frames that the peer has not answered.
     pings: u32,
-    /// Heads that a server may still send; `None`: of a client, whose heads h2 limits.
+    /// Heads that a server may still send. `None` for a client, whose heads h2 limits.
     heads: Option<u32>,
 }
 
-/// What the peer speaks.
+/// The peer's protocol.
 enum Protocol {
-    /// As far as its preface has come.
+    /// So many bytes of the preface have come.
     Unknown(usize),
     Http2,
-    /// Without frames.
+    /// A protocol without these frames.
     Other,
 }
 
 /// Position in a sequence of frames.
 struct Frames {
-    /// Bytes that are no head.
+    /// Bytes of the payload that are still to come.
     skip: usize,
     head: [u8; HEAD],
     known: usize,
 }
 
 impl FrameLimit {
-    /// For a client, whose first bytes say whether it speaks HTTP/2.
+    /// The limit of a client, whose first bytes say whether it speaks HTTP/2.
     pub fn for_client() -> Self {
         Self::new(Protocol::Unknown(0), 0, None)
     }
 
-    /// For a server, which is asked over HTTP/2.
+    /// The limit of a server of HTTP/2.
     pub fn for_server() -> Self {
         Self::new(Protocol::Http2, PREFACE.len(), Some(HEADS_AT_ONCE))
     }
@@ -93,7 +95,7 @@ impl FrameLimit {
         matches!(self.protocol, Protocol::Http2)
     }
 
-    /// Counts what the peer has sent; `false`: it has sent too many small frames or heads, or an answer to no PING.
+    /// Counts bytes from the peer. `false`: too many small frames or heads, or an acknowledgment of no PING.
     #[must_use]
     pub fn receive(&mut self, mut bytes: &[u8]) -> bool {
         if let Protocol::Unknown(known) = &mut self.protocol {
@@ -145,7 +147,7 @@ impl FrameLimit {
         self.allowed >= 0.0
     }
 
-    /// Counts what the peer is sent.
+    /// Counts bytes sent to the peer.
     pub fn send(&mut self, bytes: &[u8]) {
         if matches!(self.protocol, Protocol::Other) {
             return;
@@ -203,7 +205,7 @@ mod tests {
 
     fn frame(kind: u8, flags: u8, length: u8) -> Vec<u8> {
         let mut frame = vec![0, 0, length, kind, flags, 0, 0, 0, 0];
-        // What looks like heads of frames and is none.
+        // The payload looks like heads of frames.
         frame.extend((0..length).map(|at| [0, 0, 8, PING][usize::from(at) % 4]));
         frame
     }
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_ask_for_an_answer_are_counted_however_they_arrive() {
+    fn small_frames_are_counted_in_any_chunks() {
         for (kind, length) in [(PING, 8), (SETTINGS, 0), (RST_STREAM, 4)] {
             for part in [1, 7, 4096] {
                 for mut limit in begun() {
@@ -231,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preface_is_known_however_it_arrives() {
+    fn a_preface_is_recognised_in_any_chunks() {
         for part in [1, 5, 23, 24, 4096] {
             let mut limit = FrameLimit::for_client();
             let said = [PREFACE, &frame(PING, 0, 8).repeat(2000)].concat();
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_without_frames_sends_what_it_likes() {
+    fn a_client_without_http2_is_not_limited() {
         let pings = frame(PING, 0, 8).repeat(2000);
         for begin in [
             &b"POST / HTTP/1.1\r\n\r\n"[..],
@@ -260,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn other_frames_are_free() {
+    fn other_frames_are_not_limited() {
         let trailers = 4 | END_STREAM;
         for mut limit in begun() {
             for (kind, flags) in [(DATA, 0), (HEADERS, trailers), (SETTINGS, ACK)] {
@@ -270,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_no_ping_is_the_end() {
+    fn an_acknowledgment_of_no_ping_is_refused() {
         for mut limit in begun() {
             let pong = frame(PING, ACK, 8);
             limit.send(&frame(PING, 0, 8).repeat(3));
@@ -281,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_has_so_many_heads_for_a_request() {
+    fn heads_of_a_server_are_limited_per_request() {
         let [mut client, mut server] = begun();
         let head = frame(HEADERS, 4, 100);
         assert!(client.receive(&head.repeat(5000)));
@@ -294,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_of_windows_count_for_a_tenth() {
+    fn window_updates_count_for_a_tenth() {
         let update = frame(WINDOW_UPDATE, 0, 4);
         for mut limit in begun() {
             assert!(limit.receive(&update.repeat(9000)));
@@ -309,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_may_measure_what_it_is_sent() {
+    fn a_ping_for_each_received_frame_is_allowed() {
         for mut limit in begun() {
             for _ in 0..5000 {
                 limit.send(&frame(DATA, 0, 100));

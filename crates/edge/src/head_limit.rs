@@ -1,18 +1,18 @@
-//! How much all connections hold of heads of HTTP/1.1 that are not whole.
+//! Memory limit for incomplete heads of HTTP/1.1, which all connections share.
 //!
-//! hyper keeps what has come of a head until the rest comes, and its buffer as long as the connection. One short head is
-//! free: connections are bounded themselves.
+//! hyper buffers a head until it is complete, and keeps the buffer as long as the connection. One short head is not
+//! charged: the number of connections is limited itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// So much of a head is free.
+/// Bytes of a head that are not charged.
 const FREE: usize = 8 << 10;
 
 /// The longest head that a service takes (`max_buf_size` of hyper).
 pub const LONGEST_HEAD: usize = 64 << 10;
 
-/// What all connections of a service may hold of heads, beyond what is free.
+/// Budget for the heads of all connections of a service, beyond the free bytes of each.
 pub struct HeadMemory {
     most: usize,
     taken: AtomicUsize,
@@ -27,20 +27,20 @@ pub struct Requests {
     pub is_under_way: bool,
 }
 
-/// What one connection holds of heads.
+/// The heads of one connection.
 pub struct HeadLimit {
     memory: Arc<HeadMemory>,
     requests: Box<dyn Fn() -> Requests + Send>,
     on_refusal: Option<Box<dyn FnOnce() + Send>>,
-    /// At the last read.
+    /// Requests that had begun at the last read.
     begun: usize,
-    /// What hyper has read since then.
+    /// Bytes that hyper has read since then.
     unread: usize,
     charged: usize,
 }
 
 impl HeadMemory {
-    /// Of so many bytes.
+    /// A budget of so many bytes.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
             most,
@@ -60,7 +60,7 @@ impl HeadMemory {
 }
 
 impl HeadLimit {
-    /// Of a new connection. `on_refusal` is called when a head ends it.
+    /// The limit of a new connection. `on_refusal` is called when a head exceeds the budget.
     pub fn new(
         memory: Arc<HeadMemory>,
         requests: impl Fn() -> Requests + Send + 'static,
@@ -76,13 +76,13 @@ impl HeadLimit {
         }
     }
 
-    /// Before hyper reads more: charges what has come of a head that is not whole. `false`: no memory is left for it. A
-    /// long buffer stays charged until the end of the connection: hyper does not shrink it.
+    /// Charges an incomplete head, before hyper reads more. `false`: no memory is left for it. A long buffer stays
+    /// charged until the connection ends: hyper does not shrink it.
     #[must_use]
     pub fn may_read(&mut self) -> bool {
         let now = (self.requests)();
         if now.is_under_way || now.begun != self.begun {
-            // What has come was a whole head, or is of a body.
+            // The bytes so far were a complete head, or belong to a body.
             (self.begun, self.unread) = (now.begun, 0);
         }
         let more = self.unread.saturating_sub(FREE + self.charged);
@@ -96,7 +96,7 @@ impl HeadLimit {
         true
     }
 
-    /// Counts what hyper has read, unless it is of a body.
+    /// Counts bytes that hyper has read, unless they belong to a body.
     pub fn receive(&mut self, bytes: usize) {
         if (self.requests)().is_under_way {
             return;
@@ -115,7 +115,7 @@ impl Drop for HeadLimit {
 mod tests {
     use super::*;
 
-    /// A connection with so many requests so far, of which one may be under way.
+    /// The limit of a connection, and its counters: requests begun, requests under way, refusals.
     fn connection(
         memory: &Arc<HeadMemory>,
     ) -> (
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(served, 3);
         let refused = limits.iter().map(|(.., refused)| refused.load(Relaxed));
         assert_eq!(refused.sum::<usize>(), 2);
-        // A short one has room all the same.
+        // A short head always has room.
         let (mut short, ..) = connection(&memory);
         assert!(read(&mut short, FREE) && !read(&mut short, 1));
         drop(limits);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_of_bodies_and_what_was_a_head_are_not_held() {
+    fn bodies_and_complete_heads_are_not_charged() {
         let memory = HeadMemory::new(0);
         let (mut limit, begun, running, _) = connection(&memory);
         for request in 1..100 {

@@ -1,5 +1,4 @@
-//! Requests to one URL: a JWTs' issuer is asked for its keys, a collector takes spans. HTTP/1.1, and a connection for
-//! each request.
+//! Requests to one URL, such as the keys of a JWT issuer or a collector of spans. HTTP/1.1, one connection per request.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -22,13 +21,13 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-/// The system's roots, where Debian has them.
+/// The system's trusted roots, as Debian installs them.
 const ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// One URL of a server.
 pub struct HttpEndpoint {
     url: Uri,
-    /// `None`: in clear.
+    /// `None`: plain HTTP.
     tls: Option<TlsConnector>,
 }
 
@@ -36,7 +35,7 @@ pub struct HttpEndpoint {
 pub type Failure = Box<dyn StdError + Send + Sync>;
 
 impl HttpEndpoint {
-    /// By its URL, `http:` or `https:`; a certificate has to lead to one of these roots (PEM), or else of the
+    /// Takes an `http:` or `https:` URL. The server's certificate is verified against `roots` (PEM), or else the
     /// system's.
     pub fn new(url: &str, roots: Option<&Path>) -> Result<Self> {
         let url: Uri = url.parse().map_err(|e| failed(&url, &e))?;
@@ -52,13 +51,12 @@ impl HttpEndpoint {
         Ok(Self { url, tls })
     }
 
-    /// Where it is.
+    /// Its URL.
     pub fn url(&self) -> &Uri {
         &self.url
     }
 
-    /// What stands there, if it comes within `patience` and is no longer than that, in bytes. No other place
-    /// to which the server points is looked at.
+    /// Fetches the document within `patience`, of at most `longest` bytes. Redirects are not followed.
     pub async fn get(
         &self,
         accept: &'static str,
@@ -78,13 +76,14 @@ impl HttpEndpoint {
         Ok(answer.into_body())
     }
 
-    /// Sends a request there, whatever URL is in it. The answer's body has at most so many bytes.
+    /// Sends a request to this URL, which replaces the one in the request. The answer's body has at most `longest`
+    /// bytes.
     pub async fn ask(
         &self,
         mut request: Request<Bytes>,
         longest: usize,
     ) -> Result<Response<Bytes>, Failure> {
-        // An address of IPv6 is in brackets.
+        // A URL has IPv6 addresses in brackets.
         let host = self.url.host().unwrap_or_default();
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let port = if self.tls.is_some() { 443 } else { 80 };
@@ -110,7 +109,7 @@ async fn exchange(
     longest: usize,
 ) -> Result<Response<Bytes>, Failure> {
     let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
-    // It ends with its sender; what goes wrong on it, the request is told.
+    // It ends with its sender. The request gets its errors.
     tokio::spawn(async move { drop(connection.await) });
     let answer = sender.send_request(request.map(Full::new)).await?;
     let (head, body) = answer.into_parts();
@@ -122,7 +121,7 @@ fn connector(roots: &Path) -> Result<TlsConnector> {
     let place = roots.display();
     let read = CertificateDer::pem_file_iter(roots).map_err(|e| failed(&place, &e))?;
     let mut store = RootCertStore::empty();
-    // Of the system's roots there may be some that are too old to be read.
+    // Some of the system's roots may be too old to parse.
     let (taken, _) = store.add_parsable_certificates(read.filter_map(std::result::Result::ok));
     if taken == 0 {
         return Err(failed(&place, "there is no certificate in it"));

@@ -1,14 +1,14 @@
-//! What services share towards clients and other hosts: listeners, limits of one connection, requests to a server. It
-//! knows nothing of keys and tokens.
+//! Network code that services share: listeners, limits of connections, requests to a server. It knows nothing of keys
+//! and tokens.
 //!
 //! | file | one idea |
 //! |---|---|
 //! | `frame_limit` | how many small frames of HTTP/2 a peer may send |
 //! | `flood_guard` | a stream that ends when its peer sends more |
-//! | `head_limit` | how much all connections hold of heads that are not whole |
+//! | `head_limit` | memory limit for incomplete heads of HTTP/1.1 |
 //! | `http_endpoint` | requests to one URL |
 //! | `tcp_listener` | a TCP listener, and how many connections a process may have |
-//! | `unix_listener` | a Unix socket that nobody can open before its permissions hold |
+//! | `unix_listener` | a Unix socket whose permissions are set before anybody can connect |
 
 mod flood_guard;
 mod frame_limit;

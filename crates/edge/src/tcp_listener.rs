@@ -6,11 +6,11 @@ use std::net::{SocketAddr, TcpListener};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Connections that the system keeps for us until they are accepted: a burst of clients waits here.
+/// Connections that the kernel keeps until they are accepted: a burst of clients waits here.
 const BACKLOG: i32 = 4096;
 
-/// Listens, without blocking; also where connections of a process before this one still end. What is accepted has
-/// TCP_NODELAY from here: an answer that waits for more to say is late.
+/// Opens a socket that does not block. The port may still have connections of an earlier process (SO_REUSEADDR).
+/// Accepted connections inherit TCP_NODELAY: answers are sent at once.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -25,7 +25,7 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// How many files this process may have open, once it has asked for all that it may: a connection is one.
+/// Raises the limit of open files as far as allowed, and returns it. Each connection is a file.
 pub fn files() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let all = Rlimit {
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_accepted_sends_at_once() {
+    fn accepted_connections_have_tcp_nodelay() {
         let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         listener.set_nonblocking(false).unwrap();
         let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Unix sockets that nobody can open before their permissions hold.
+//! Unix sockets whose permissions are set before anybody can connect.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -10,17 +10,17 @@ use hsmux_token::{Error, Kind, Result};
 
 use hsmux_config::{Socket, group_id};
 
-/// The file of a listening socket; removed when dropped, unless it is another's by then.
+/// The file of a listening socket. Removed when dropped, unless another process has replaced it.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
     inode: (u64, u64),
 }
 
-/// Listens. A socket that was left behind is replaced; one that somebody listens on is not.
+/// Opens a socket. A stale file is replaced; one that a process listens on is not.
 ///
-/// The socket is made in a folder of its own that nobody else can enter, and moved to its place
-/// when mode and group are right: at no moment may anybody connect who is not to.
+/// The socket is created in a private folder, and moved to its path once mode and group are set: nobody without
+/// permission can connect in between.
 pub fn listen(socket: &Socket) -> Result<(UnixListener, SocketFile)> {
     let place = |e: io::Error| failed(&socket.path, &e);
     let folder = parent(&socket.path);
@@ -58,8 +58,7 @@ fn make(draft: &Path, socket: &Socket) -> Result<(UnixListener, SocketFile)> {
     Ok((listener, file))
 }
 
-/// Gives a socket's file the group and mode of the configuration, in this order: a new group
-/// must not find the old mode wider than its own.
+/// Sets group and mode of a socket's file. The mode is 0600 in between: the new group never gets the old mode.
 fn permit(file: &Path, socket: &Socket) -> Result<()> {
     let place = |e: io::Error| failed(&socket.path, &e);
     if let Some(group) = &socket.group {
@@ -77,7 +76,7 @@ fn permit(file: &Path, socket: &Socket) -> Result<()> {
 }
 
 impl SocketFile {
-    /// Takes over another mode or group; connections that are open stay.
+    /// Applies another mode or group. Open connections stay.
     pub fn permit(&self, socket: &Socket) -> Result<()> {
         permit(&self.path, socket)
     }
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_left_socket_is_replaced_and_a_live_one_is_not() {
+    fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run/hsmux.sock");
         fs::create_dir(folder.path().join("run")).unwrap();
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_another_is_left_alone() {
+    fn a_replaced_socket_file_is_not_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.sock");
         let (listener, file) = listen(&socket(path.clone(), 0o600)).unwrap();

@@ -1,4 +1,4 @@
-//! What a connection is doing, and whether it may be closed to make room for another.
+//! Tells whether a connection is idle, and so may be closed to make room for another.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -7,80 +7,80 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::memory::Account;
-use crate::signer::Progress;
+use crate::memory::MemoryAccount;
+use crate::signer::HandshakeProgress;
 
-/// A client that has been told that its connection ends has so long to say what it has just sent.
+/// How long a connection stays open after its client was told that it ends: a request may be on its way.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// What one connection is doing.
+/// The activity of one connection.
 #[derive(Default)]
 pub struct Activity {
-    /// It waits for its place, is a tunnel, or has its one request.
-    kept: AtomicBool,
-    handshake: OnceLock<Arc<Progress>>,
-    account: OnceLock<Arc<Account>>,
+    /// Never idle: it waits for its slot, is a tunnel, or has had its only request.
+    is_marked_busy: AtomicBool,
+    handshake: OnceLock<Arc<HandshakeProgress>>,
+    account: OnceLock<Arc<MemoryAccount>>,
     evicted: AtomicBool,
-    told: Notify,
+    eviction: Notify,
 }
 
 impl Activity {
-    /// Of a connection that has no place yet, which could leave none to another.
+    /// The activity of a connection that still waits for its slot. It is not idle: it has no slot to give up.
     pub fn new() -> Arc<Self> {
         let activity = Self::default();
-        activity.keep();
+        activity.mark_busy();
         Arc::new(activity)
     }
 
-    /// It has a place.
+    /// The connection has its slot.
     pub fn begin(&self) {
-        self.kept.store(false, Relaxed);
+        self.is_marked_busy.store(false, Relaxed);
     }
 
-    /// It has begun this handshake.
-    pub fn shakes(&self, progress: &Arc<Progress>) {
+    /// The connection has begun this handshake.
+    pub fn set_handshake(&self, progress: &Arc<HandshakeProgress>) {
         let _ = self.handshake.set(Arc::clone(progress));
     }
 
-    /// It has requests, which hold this memory.
-    pub fn asks(&self, account: &Arc<Account>) {
+    /// The connection serves requests, which are charged to this account.
+    pub fn set_account(&self, account: &Arc<MemoryAccount>) {
         let _ = self.account.set(Arc::clone(account));
     }
 
-    /// It is not idle from now on.
-    pub fn keep(&self) {
-        self.kept.store(true, Relaxed);
+    /// The connection is never idle from now on.
+    pub fn mark_busy(&self) {
+        self.is_marked_busy.store(true, Relaxed);
     }
 
-    /// Whether nobody waits for us: no signature, no request, and no rest of an answer.
+    /// Whether the client waits for nothing: no signature, no request, no rest of an answer.
     pub fn is_idle(&self) -> bool {
-        let signs = |progress: &Arc<Progress>| progress.is_signing();
-        let serves = |account: &Arc<Account>| account.is_busy();
-        !self.kept.load(Relaxed)
+        let signs = |progress: &Arc<HandshakeProgress>| progress.is_signing();
+        let serves = |account: &Arc<MemoryAccount>| account.is_busy();
+        !self.is_marked_busy.load(Relaxed)
             && !self.handshake.get().is_some_and(signs)
             && !self.account.get().is_some_and(serves)
     }
 
-    /// Has it end.
+    /// Tells the connection to end.
     pub fn evict(&self) {
         self.evicted.store(true, Relaxed);
-        self.told.notify_one();
+        self.eviction.notify_one();
     }
 
-    /// Whether it has to end.
+    /// Whether the connection has to end.
     pub fn is_evicted(&self) -> bool {
         self.evicted.load(Relaxed)
     }
 
-    /// Comes when it has to end, to the one who waits for that.
+    /// Returns when the connection has to end. Only one task may wait for it.
     pub async fn evicted(&self) {
         while !self.is_evicted() {
-            self.told.notified().await;
+            self.eviction.notified().await;
         }
     }
 
-    /// Comes when it has had its time to end in good order, and is idle.
-    pub async fn had_its_time(&self) {
+    /// Returns when the grace period is over and the connection is idle.
+    pub async fn grace_ended(&self) {
         loop {
             sleep(GRACE).await;
             if self.is_idle() {

@@ -1,4 +1,4 @@
-//! Signature algorithms of TLS (RFC 8446, section 4.2.3), and what each is for a token.
+//! Signature algorithms of TLS (RFC 8446, section 4.2.3), and the token mechanism of each.
 
 use boring::bn::BigNum;
 use boring::ssl::SslSignatureAlgorithm;
@@ -8,7 +8,7 @@ use hsmux_token::{Hash, Mechanism, Params, Pss, ck};
 /// A signature algorithm.
 #[derive(Debug)]
 pub struct Algorithm {
-    /// As BoringSSL and the metrics call it.
+    /// Its name in BoringSSL and in metrics.
     pub name: &'static str,
     code: SslSignatureAlgorithm,
     hash: Hash,
@@ -45,19 +45,20 @@ const ALL: &[Algorithm] = algorithms! {
     "rsa_pkcs1_sha512" RSA_PKCS1_SHA512 Sha512 Pkcs1,
 };
 
-/// What a key signs with.
+/// The algorithms that a key can sign with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ability {
     /// Whether it is an EC key.
     pub ec: bool,
-    /// Whether it serves TLS 1.3, which has no PKCS#1 v1.5 signatures.
+    /// Whether it can serve TLS 1.3, which has no PKCS#1 v1.5 signatures.
     pub tls13: bool,
     /// Names for `SSL_CTX_set1_sigalgs_list`.
     pub list: String,
 }
 
 impl Ability {
-    /// Of an EC or RSA key where mechanisms can be had as `can` says. RSA is PKCS#1 v1.5 where nothing is known.
+    /// The algorithms of an EC or RSA key. `can` tells whether its tokens have a mechanism. If nothing is known of an
+    /// RSA key it gets PKCS#1 v1.5.
     pub fn of(ec: bool, can: impl Fn(u64) -> bool) -> Self {
         let pss = can(ck::CKM_RSA_PKCS_PSS);
         let pkcs1 = can(ck::CKM_RSA_PKCS) || !pss;
@@ -77,12 +78,12 @@ impl Ability {
 }
 
 impl Algorithm {
-    /// The one that BoringSSL has chosen.
+    /// The algorithm that BoringSSL has chosen.
     pub fn of(code: SslSignatureAlgorithm) -> Option<&'static Self> {
         ALL.iter().find(|one| one.code == code)
     }
 
-    /// The token's mechanism, and what it signs for this input.
+    /// The token's mechanism, and the data that it signs for this input.
     pub fn prepare(&self, input: &[u8]) -> (Mechanism, Vec<u8>) {
         let mechanism = match self.form {
             Form::Ecdsa => Mechanism::plain(ck::CKM_ECDSA),
@@ -101,7 +102,7 @@ impl Algorithm {
         (mechanism, data)
     }
 
-    /// A token's signature in the form of TLS: of ECDSA, DER in place of two numbers side by side.
+    /// Converts a token's signature to the form of TLS. ECDSA: two concatenated numbers become DER.
     pub fn finish(&self, signature: &[u8]) -> Option<Vec<u8>> {
         if self.form != Form::Ecdsa {
             return Some(signature.to_vec());
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn rsa_is_offered_as_it_can_be_signed() {
+    fn rsa_offers_what_its_tokens_can_sign() {
         let both = [ck::CKM_RSA_PKCS, ck::CKM_RSA_PKCS_PSS];
         assert_eq!(rsa(&both), (true, format!("{PSS}:{PKCS1}")));
         assert_eq!(rsa(&[ck::CKM_RSA_PKCS_PSS]), (true, PSS.to_owned()));
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn ec_needs_nothing_of_rsa() {
+    fn ec_does_not_need_rsa_mechanisms() {
         let ability = Ability::of(true, |kind| kind == ck::CKM_ECDSA);
         let list = "ecdsa_secp256r1_sha256:ecdsa_secp384r1_sha384";
         assert_eq!((ability.ec, ability.tls13), (true, true));

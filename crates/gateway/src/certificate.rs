@@ -13,20 +13,20 @@ use hsmux_token::{Class, Error, KeyKind, Kind, Object, ObjectId, Result, Uri, ck
 
 /// A certificate with its key.
 pub struct Credential {
-    /// The certificate, then those that lead to its root.
+    /// The certificate, then its issuers.
     pub chain: Vec<X509>,
     /// Its public key.
     pub public: PublicKey,
     /// Its private key.
-    pub key: Key,
+    pub key: CertificateKey,
     /// Its OCSP response.
     pub ocsp: Option<Vec<u8>>,
-    /// What people call it.
+    /// Its file or URI, for messages.
     pub name: String,
 }
 
 /// A private key.
-pub enum Key {
+pub enum CertificateKey {
     /// In the pool.
     Pool(ObjectId),
     /// In this process, from a file.
@@ -34,7 +34,7 @@ pub enum Key {
 }
 
 impl Credential {
-    /// Reads a certificate and finds its key; what does not fit together is an error that names both.
+    /// Reads a certificate and finds its key. If they do not match, the error names both.
     pub fn read(given: &Certificate, pool: &Pool, small_rsa: bool) -> Result<Self> {
         let (name, chain) = match &given.chain {
             Place::File(file) => (file.display().to_string(), chain(file)?),
@@ -78,10 +78,15 @@ impl Credential {
     }
 }
 
-fn key(given: Option<&Place>, name: &str, public: &PublicKey, pool: &Pool) -> Result<Key> {
+fn key(
+    given: Option<&Place>,
+    name: &str,
+    public: &PublicKey,
+    pool: &Pool,
+) -> Result<CertificateKey> {
     let own = ObjectId::of_public_key(Class::PRIVATE_KEY, public.spki());
     match given {
-        None => Ok(Key::Pool(own)),
+        None => Ok(CertificateKey::Pool(own)),
         Some(Place::Pool(uri)) => {
             let found = matching(uri, pool);
             if found.is_empty() {
@@ -91,7 +96,7 @@ fn key(given: Option<&Place>, name: &str, public: &PublicKey, pool: &Pool) -> Re
             } else if found.iter().all(|object| object.id != own) {
                 return Err(mismatch(name, uri));
             }
-            Ok(Key::Pool(own))
+            Ok(CertificateKey::Pool(own))
         }
         Some(Place::File(file)) => {
             let shown = file.display();
@@ -107,7 +112,7 @@ fn key(given: Option<&Place>, name: &str, public: &PublicKey, pool: &Pool) -> Re
             if of_key != public.spki() {
                 return Err(mismatch(name, shown));
             }
-            Ok(Key::File(key))
+            Ok(CertificateKey::File(key))
         }
     }
 }
@@ -127,7 +132,7 @@ fn matching(uri: &Uri, pool: &Pool) -> Vec<Object> {
         .collect()
 }
 
-/// The object of the pool that a URI means, if there is one and no other.
+/// The only object of the pool that matches a URI.
 pub fn the_one(uri: &Uri, pool: &Pool) -> Result<Object, String> {
     let mut found = matching(uri, pool);
     match (found.pop(), found.len()) {
@@ -159,7 +164,7 @@ fn read(file: &Path) -> Result<Vec<u8>> {
     std::fs::read(file).map_err(|e| wrong(file.display(), e))
 }
 
-/// An error of the configuration that names what it is about.
+/// An error of a site's configuration, with its subject.
 pub fn wrong(what: impl std::fmt::Display, why: impl std::fmt::Display) -> Error {
     Error::pool(Kind::Environment, format!("[[site]] {what}: {why}"))
 }

@@ -1,4 +1,4 @@
-//! One connection: from its first byte to the end of what it carries.
+//! One connection of TLS, from its first byte to its end.
 
 use std::future::poll_fn;
 use std::io;
@@ -14,112 +14,113 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 
-use crate::house::{Accepted, House};
-use crate::metrics::Refused;
+use crate::acceptor::Accepted;
+use crate::app_state::AppState;
+use crate::metrics::RefusalReason;
 use crate::reservation::HandshakeSlot;
-use crate::revocation::Shown;
-use crate::signer::{PROGRESS, Progress};
-use crate::sites::Served;
-use crate::socket::{Presence, Socket};
+use crate::revocation::ClientChain;
+use crate::signer::{HandshakeProgress, PROGRESS};
+use crate::sites::ServedSite;
+use crate::socket::{HangupWatch, Socket};
 use crate::tls::SITE;
 use crate::tls_stream::TlsStream;
 use crate::{http, tunnel};
 
-/// A client whose handshake is done.
-pub struct Client {
-    pub stream: Patient,
-    pub served: Arc<Served>,
-    /// Where it is, as the PROXY header says, if there is one.
+/// A client after its handshake.
+pub struct TlsClient {
+    pub stream: ClientTlsStream,
+    pub served: Arc<ServedSite>,
+    /// Its address; that of the PROXY header, if there is one.
     pub from: SocketAddr,
 }
 
-/// Its stream, which ends where the client does not take what it is sent.
-pub type Patient = Pin<Box<TimeoutStream<TlsStream>>>;
+/// A client's stream, which fails if the client does not take what is sent.
+pub type ClientTlsStream = Pin<Box<TimeoutStream<TlsStream>>>;
 
-/// What somebody reads who has spoken HTTP without TLS.
+/// The answer to HTTP without TLS.
 const PLAIN: &[u8] =
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\
     Content-Length: 43\r\n\r\nThis port speaks TLS: use https:// instead.";
 
-/// Serves a connection that has been accepted, whose handshake holds this slot.
+/// Serves an accepted connection, whose handshake holds this slot.
 pub async fn serve(
-    house: &Arc<House>,
+    app: &Arc<AppState>,
     accepted: Accepted,
     slot: HandshakeSlot,
-) -> Result<(), Refused> {
-    let place = Arc::clone(&accepted.place);
+) -> Result<(), RefusalReason> {
+    let guard = Arc::clone(&accepted.guard);
     let shaken = {
         let _slot = slot;
-        let _held = house.metrics.handshaking();
+        let _held = app.metrics.handshaking();
         tokio::select! {
-            shaken = shake(house, accepted) => shaken,
-            () = place.activity.evicted() => return Ok(()),
+            shaken = handshake(app, accepted) => shaken,
+            () = guard.activity.evicted() => return Ok(()),
         }
     };
     let client = shaken?;
     let site = &client.served.site.names[0];
-    if let Some(shown) = Shown::by(client.stream.get_ref().ssl(), site) {
-        let _ = place.shown.set(shown);
+    if let Some(client_chain) = ClientChain::of(client.stream.get_ref().ssl(), site) {
+        let _ = guard.client_chain.set(client_chain);
     }
     let served = async {
         if matches!(client.served.site.behind, Behind::Tcp(..)) {
-            place.activity.keep();
-            return tunnel::serve(house, client).await;
+            guard.activity.mark_busy();
+            return tunnel::serve(app, client).await;
         }
-        http::serve(house, client, Arc::clone(&place)).await;
+        http::serve(app, client, Arc::clone(&guard)).await;
         Ok(())
     };
     tokio::select! {
         served = served => served,
-        () = place.refused(house) => Ok(()),
+        () = guard.until_refused(app) => Ok(()),
     }
 }
 
-async fn shake(house: &House, accepted: Accepted) -> Result<Client, Refused> {
+async fn handshake(app: &AppState, accepted: Accepted) -> Result<TlsClient, RefusalReason> {
     let Accepted {
         stream,
         from,
-        place,
+        guard,
     } = accepted;
-    let patience = house.section.handshake_timeout;
-    // A client that says nothing costs no more than its socket.
+    let patience = app.section.handshake_timeout;
+    // A client that sends nothing costs no more than its socket.
     let (mut socket, client) = Socket::new(stream);
-    let first = timeout(patience, socket.first()).await;
-    let first = first.map_err(|_| Refused::Slow)?;
-    let first = first.map_err(|_| Refused::Tls)?;
+    let first = timeout(patience, socket.first_byte()).await;
+    let first = first.map_err(|_| RefusalReason::Slow)?;
+    let first = first.map_err(|_| RefusalReason::Tls)?;
     if first.is_ascii_alphabetic() {
         let _ = timeout(patience, answer_plain(&mut socket)).await;
-        return Err(Refused::PlainHttp);
+        return Err(RefusalReason::PlainHttp);
     }
-    let progress = Arc::new(Progress::of(from));
-    place.activity.shakes(&progress);
-    let mut ssl = Ssl::new(&house.front).map_err(|_| Refused::Tls)?;
+    let progress = Arc::new(HandshakeProgress::of(from));
+    guard.activity.set_handshake(&progress);
+    let mut ssl = Ssl::new(&app.front).map_err(|_| RefusalReason::Tls)?;
     ssl.set_ex_data(*PROGRESS, Arc::clone(&progress));
     let handshake = TlsStream::accept(ssl, socket);
     let shaken = unless_slow_or_gone(handshake, client, patience, &progress).await;
     let mut stream = shaken?.ok_or_else(|| {
         if progress.is_refused() {
-            Refused::Busy
+            RefusalReason::Busy
         } else if progress.has_failed() {
-            Refused::Unsigned
+            RefusalReason::Unsigned
         } else {
-            Refused::Tls
+            RefusalReason::Tls
         }
     })?;
     if progress.is_signed() {
-        house.signatures.completed(from.ip());
+        app.signatures.completed(from.ip());
     }
     let ssl = stream.ssl();
     let version = match ssl.version2() {
         Some(SslVersion::TLS1_3) => "1.3",
         _ => "1.2",
     };
-    house.metrics.handshake(version, ssl.session_reused());
-    let served = ssl.ex_data(*SITE).cloned().ok_or(Refused::Tls)?;
-    stream.greet();
+    app.metrics.handshake(version, ssl.session_reused());
+    let served = ssl.ex_data(*SITE).cloned().ok_or(RefusalReason::Tls)?;
+    stream.acknowledge_handshake();
     let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(house.section.idle_timeout));
-    Ok(Client {
+    stream.set_write_timeout(Some(app.section.idle_timeout));
+    Ok(TlsClient {
         stream: Box::pin(stream),
         served,
         from,
@@ -129,22 +130,23 @@ async fn shake(house: &House, accepted: Accepted) -> Result<Client, Refused> {
 async fn answer_plain(stream: &mut Socket) -> io::Result<()> {
     stream.write_all(PLAIN).await?;
     stream.shutdown().await?;
-    // What was not read would take the answer away with it.
+    // If unread bytes were left, closing would discard the answer.
     tokio::io::copy(stream, &mut tokio::io::sink())
         .await
         .map(drop)
 }
 
-/// What its signature takes is not the client's own time; but the token does not work for one that has gone away.
+/// Runs a handshake with a time limit, which does not run during the signature. A handshake is dropped if its client
+/// goes away, so that no token signs for it.
 async fn unless_slow_or_gone<T>(
     handshake: impl Future<Output = T>,
-    client: Presence,
+    client: HangupWatch,
     patience: Duration,
-    progress: &Progress,
-) -> Result<T, Refused> {
+    progress: &HandshakeProgress,
+) -> Result<T, RefusalReason> {
     let mut handshake = pin!(handshake);
     let gone = async {
-        // Looked at whenever the handshake has moved, which comes first.
+        // Polled after each step of the handshake, which is polled first.
         poll_fn(|_| {
             if progress.is_signing() {
                 Poll::Ready(())
@@ -153,7 +155,7 @@ async fn unless_slow_or_gone<T>(
             }
         })
         .await;
-        sleep(A_WHILE).await;
+        sleep(HANGUP_DELAY).await;
         client.hung_up().await;
     };
     let mut gone = pin!(gone);
@@ -162,12 +164,12 @@ async fn unless_slow_or_gone<T>(
         tokio::select! {
             biased;
             shaken = handshake.as_mut() => return Ok(shaken),
-            () = gone.as_mut() => return Err(Refused::Tls),
-            // A signature has a deadline of its own.
-            () = sleep(patience) => if !signing && !progress.is_signing() { return Err(Refused::Slow) },
+            () = gone.as_mut() => return Err(RefusalReason::Tls),
+            // A signature has its own deadline.
+            () = sleep(patience) => if !signing && !progress.is_signing() { return Err(RefusalReason::Slow) },
         }
     }
 }
 
-/// Fast tokens sign before anybody is looked after.
-const A_WHILE: Duration = Duration::from_millis(20);
+/// How long a signature is waited for before the client's presence is watched: fast tokens need less.
+const HANGUP_DELAY: Duration = Duration::from_millis(20);

@@ -1,4 +1,4 @@
-//! Entry for fuzz targets: what comes before a site is chosen.
+//! Entry points for fuzz targets: parsers that run before a site is chosen.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -11,7 +11,7 @@ use hyper::{Request, Uri, Version};
 use crate::http::{HTTP, HTTPS, Host};
 use crate::proxy_header;
 
-/// Who a PROXY header says that the client is, and how long the header is.
+/// Parses a PROXY header: the client's address, and the length of the header.
 pub fn proxy(bytes: &[u8]) -> Option<(Option<SocketAddr>, usize)> {
     let mut rest = bytes;
     let address = {
@@ -24,12 +24,12 @@ pub fn proxy(bytes: &[u8]) -> Option<(Option<SocketAddr>, usize)> {
     Some((address, bytes.len() - rest.len()))
 }
 
-/// Headers of both versions that name this client.
+/// Writes PROXY headers of both versions for this client.
 pub fn write_proxy(client: SocketAddr) -> [Vec<u8>; 2] {
     [ProxyVersion::V1, ProxyVersion::V2].map(|version| proxy_header::write(version, client, client))
 }
 
-/// The host that a request names, whose first line is an authority and whose others are Host fields.
+/// Parses a request's host. The first line of `bytes` is the authority, the others are Host fields.
 pub fn host(bytes: &[u8]) {
     let mut lines = bytes.split(|byte| *byte == b'\n');
     let authority = lines.next().unwrap_or_default();

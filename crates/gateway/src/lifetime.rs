@@ -1,4 +1,4 @@
-//! Until when certificates are good, and of which it was told that they no longer are.
+//! Expiry of certificates, and which expired ones were already logged.
 
 use std::time::SystemTime;
 
@@ -6,21 +6,21 @@ use hsmux_token::KeyKind;
 
 use crate::certificate::Credential;
 
-/// Of a certificate that is served.
+/// Expiry of a certificate that is served.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lifetime {
     /// The first name of its site.
     pub site: String,
-    /// What kind of key it is for.
+    /// The kind of its key.
     pub key: &'static str,
-    /// What people call it.
+    /// Its file or URI, for messages.
     pub name: String,
     /// When it expires, in seconds of Unix time.
     pub expires: i64,
 }
 
 impl Lifetime {
-    /// Of a site's certificate.
+    /// The expiry of a site's certificate.
     pub fn of(site: &str, credential: &Credential) -> Self {
         Self {
             site: site.to_owned(),
@@ -33,23 +33,23 @@ impl Lifetime {
         }
     }
 
-    /// Whether it is over.
+    /// Whether it has expired.
     pub fn has_expired(&self, now: i64) -> bool {
         self.expires <= now
     }
 }
 
-/// What has expired, and was told: that is done once.
+/// Expired certificates that were logged: each is logged once.
 #[derive(Default)]
-pub struct Told(Vec<Lifetime>);
+pub struct ReportedExpiries(Vec<Lifetime>);
 
-impl Told {
-    /// Those of the certificates that have expired and were not told yet.
-    pub fn news<'a>(&mut self, served: &'a [Lifetime], now: i64) -> Vec<&'a Lifetime> {
+impl ReportedExpiries {
+    /// Certificates that have expired and were not logged yet.
+    pub fn unreported<'a>(&mut self, served: &'a [Lifetime], now: i64) -> Vec<&'a Lifetime> {
         let expired = || served.iter().filter(move |one| one.has_expired(now));
-        let news = expired().filter(|one| !self.0.contains(one)).collect();
+        let unreported = expired().filter(|one| !self.0.contains(one)).collect();
         self.0 = expired().cloned().collect();
-        news
+        unreported
     }
 }
 
@@ -73,15 +73,15 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_is_told_once() {
-        let mut told = Told::default();
+    fn each_expired_certificate_is_reported_once() {
+        let mut reported = ReportedExpiries::default();
         let mut served = [lifetime("a.pem", 1000), lifetime("b.pem", 2000)];
-        assert!(told.news(&served, 999).is_empty());
-        assert_eq!(told.news(&served, 1000), [&served[0]]);
-        assert!(told.news(&served, 1999).is_empty());
-        assert_eq!(told.news(&served, 2000), [&served[1]]);
+        assert!(reported.unreported(&served, 999).is_empty());
+        assert_eq!(reported.unreported(&served, 1000), [&served[0]]);
+        assert!(reported.unreported(&served, 1999).is_empty());
+        assert_eq!(reported.unreported(&served, 2000), [&served[1]]);
         served[0].expires = 3000;
-        assert!(told.news(&served, 2999).is_empty());
-        assert_eq!(told.news(&served, 3000), [&served[0]]);
+        assert!(reported.unreported(&served, 2999).is_empty());
+        assert_eq!(reported.unreported(&served, 3000), [&served[0]]);
     }
 }

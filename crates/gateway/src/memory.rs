@@ -1,8 +1,8 @@
-//! One memory budget for all connections: what they have asked for, and the parts of bodies that are not yet passed on.
+//! One memory budget for all connections: their requests, and the parts of bodies that are not yet passed on.
 //!
-//! A connection may hold an eighth of what is left of three quarters. Past that its bodies wait, and its requests beyond
-//! the first are refused. The last quarter gives each connection one part of a body. Stalled connections are closed
-//! while some of it is taken.
+//! A connection may hold an eighth of what is left of three quarters. Beyond that its bodies wait, and its requests
+//! after the first are refused. The last quarter gives each connection one part of a body. While some of that quarter
+//! is taken, stalled connections are closed.
 
 mod part;
 
@@ -18,73 +18,73 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
-use part::Unsent;
+use part::UnsentPart;
 pub use part::{cost, own};
 
-/// A connection may hold this part of what is left.
+/// A connection may hold an eighth of what is left.
 const SHARE: usize = 8;
 
-/// This part of the budget is the last: it is for connections that hold no part of a body yet.
+/// The last quarter of the budget is for connections that hold no part of a body yet.
 const LAST: usize = 4;
 
 /// A connection is stalled if it takes longer to pass on as much as it holds.
 const STALLED: Duration = Duration::from_secs(5);
 
-/// Stalled connections are looked for so often, and bodies that wait for others' memory.
+/// How often stalled connections are looked for, and waiting bodies are tried again.
 const LOOK: Duration = Duration::from_secs(1);
 const LOOK_FOR_WAITING: Duration = Duration::from_millis(10);
 
 /// The budget.
-pub struct Memory {
+pub struct MemoryBudget {
     limit: usize,
     used: AtomicUsize,
-    /// Beside it: what connections of HTTP/1.1 hold of heads.
+    /// Budget for heads of HTTP/1.1, beside this one.
     heads: Arc<HeadMemory>,
-    /// Every connection that has ever held some.
-    accounts: Mutex<Vec<Weak<Account>>>,
-    /// Those whose bodies wait.
-    waiting: Mutex<Vec<Weak<Account>>>,
+    /// All connections that have held some.
+    accounts: Mutex<Vec<Weak<MemoryAccount>>>,
+    /// Connections whose bodies wait.
+    waiting: Mutex<Vec<Weak<MemoryAccount>>>,
     waits: Notify,
 }
 
 /// What one connection holds.
-pub struct Account {
-    memory: Arc<Memory>,
+pub struct MemoryAccount {
+    memory: Arc<MemoryBudget>,
     held: AtomicUsize,
-    /// What of that the client has yet to be sent.
+    /// The part of `held` that the client has yet to be sent.
     unsent: AtomicUsize,
-    /// Requests so far, those under way, and those of them whose bodies are received.
+    /// Requests so far, requests under way, and bodies that are being received.
     begun: AtomicUsize,
     requests: AtomicUsize,
     uploads: AtomicUsize,
-    /// Bytes in the buffer of HTTP/1.1, which are given back together.
+    /// Bytes in the buffer of HTTP/1.1, which are released together.
     unflushed: AtomicUsize,
     is_listed: AtomicBool,
     is_waiting: AtomicBool,
-    progress: Mutex<Progress>,
+    progress: Mutex<SendProgress>,
     wakers: Mutex<Vec<Waker>>,
     close: Notify,
 }
 
-/// When a connection has last sent its client as much as it held.
-struct Progress {
+/// Since when a connection has not sent its client as much as it holds.
+struct SendProgress {
     since: Instant,
     sent: usize,
 }
 
-/// Some bytes of a connection, until this is dropped.
+/// Bytes that a connection holds until this is dropped.
 pub struct Charge {
-    account: Arc<Account>,
+    account: Arc<MemoryAccount>,
     bytes: usize,
 }
 
-/// A place among a connection's requests or uploads, and what it holds.
+/// One of a connection's requests or uploads, and the bytes that it holds.
 pub struct Admission {
     charge: Charge,
-    counted: fn(&Account) -> &AtomicUsize,
+    counted: fn(&MemoryAccount) -> &AtomicUsize,
 }
 
-impl Memory {
+impl MemoryBudget {
     /// A budget of so many bytes.
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -97,9 +97,9 @@ impl Memory {
         })
     }
 
-    /// For a new connection.
-    pub fn account(self: &Arc<Self>) -> Arc<Account> {
-        Arc::new(Account {
+    /// The account of a new connection.
+    pub fn account(self: &Arc<Self>) -> Arc<MemoryAccount> {
+        Arc::new(MemoryAccount {
             memory: Arc::clone(self),
             held: AtomicUsize::new(0),
             unsent: AtomicUsize::new(0),
@@ -109,7 +109,7 @@ impl Memory {
             unflushed: AtomicUsize::new(0),
             is_listed: AtomicBool::new(false),
             is_waiting: AtomicBool::new(false),
-            progress: Mutex::new(Progress::begin()),
+            progress: Mutex::new(SendProgress::begin()),
             wakers: Mutex::default(),
             close: Notify::new(),
         })
@@ -120,7 +120,7 @@ impl Memory {
         self.used.load(Relaxed)
     }
 
-    /// What connections of HTTP/1.1 hold of heads.
+    /// Budget for heads of HTTP/1.1.
     pub fn heads(&self) -> &Arc<HeadMemory> {
         &self.heads
     }
@@ -129,7 +129,7 @@ impl Memory {
         self.limit.saturating_sub(self.used())
     }
 
-    /// Wakes bodies that wait, and closes stalled connections, for ever. `closed` is told of each.
+    /// Wakes waiting bodies and closes stalled connections, for ever. `closed` is called for each of these.
     pub async fn watch(self: Arc<Self>, closed: impl Fn()) {
         let mut looked = Instant::now();
         loop {
@@ -149,12 +149,12 @@ impl Memory {
         }
     }
 
-    /// Wakes what waits on connections that may go on.
+    /// Wakes the bodies of connections that may hold more.
     fn wake(&self) {
         let waiting = std::mem::take(&mut *self.waiting.lock());
         for account in waiting.iter().filter_map(Weak::upgrade) {
             if account.may_hold_more() {
-                // Before the others are woken: one that comes now is on the list again.
+                // Reset before they are woken: a body that waits again goes back to the list.
                 account.is_waiting.store(false, SeqCst);
                 account.wake();
             } else {
@@ -163,8 +163,8 @@ impl Memory {
         }
     }
 
-    /// Stalled connections that have to end, so that the last part of the budget is left: those that hold most come first.
-    fn stalled(&self) -> Vec<Arc<Account>> {
+    /// Stalled connections to close until the last quarter of the budget is left. Those that hold most come first.
+    fn stalled(&self) -> Vec<Arc<MemoryAccount>> {
         let mut accounts = self.accounts.lock();
         accounts.retain(|account| account.strong_count() > 0);
         let wanted = (self.limit / LAST).saturating_sub(self.left());
@@ -184,36 +184,36 @@ impl Memory {
     }
 }
 
-impl Account {
-    /// A place for a request that holds so many bytes; `None`: nothing is left for it. The first request of a connection
-    /// is free: connections are bounded themselves.
+impl MemoryAccount {
+    /// Admits a request that holds so many bytes. `None`: nothing is left for it. The first request of a connection is
+    /// free: the number of connections is limited itself.
     pub fn request(self: &Arc<Self>, bytes: usize) -> Option<Admission> {
         self.begun.fetch_add(1, Relaxed);
         self.admit(|account| &account.requests, 1..=usize::MAX, bytes)
     }
 
-    /// Its requests.
+    /// The connection's requests.
     pub fn requests(&self) -> Requests {
         Requests {
             begun: self.begun.load(Relaxed),
-            // The rest of a body may be read after the answer.
+            // The rest of a body may still be read after the answer.
             is_under_way: self.requests.load(Relaxed) + self.uploads.load(Relaxed) > 0,
         }
     }
 
-    /// Whether a request is under way, or its client has yet to be sent a part of an answer.
+    /// `true` if a request is under way, or a part of an answer is yet to be sent.
     pub fn is_busy(&self) -> bool {
         self.requests().is_under_way || self.unsent.load(Relaxed) > 0
     }
 
-    /// A place for a request's body, of which so many bytes may be received before they are passed on. `window`: what the
-    /// bodies of a connection may have together.
+    /// Admits a request's body, of which so many bytes may be received before they are passed on. `window` is the limit
+    /// of all bodies of the connection together.
     pub fn upload(self: &Arc<Self>, bytes: usize, window: usize) -> Option<Admission> {
         let others = window.checked_div(bytes).unwrap_or(0).saturating_sub(1);
         self.admit(|account| &account.uploads, 0..=others, bytes)
     }
 
-    /// `charged`: how many of its kind there are already where one more costs something.
+    /// Admits one more. It is charged if the number of others is in `charged`.
     fn admit(
         self: &Arc<Self>,
         counted: fn(&Self) -> &AtomicUsize,
@@ -222,7 +222,7 @@ impl Account {
     ) -> Option<Admission> {
         let others = counted(self).fetch_add(1, Relaxed);
         let is_charged = charged.contains(&others);
-        // Given back in any case.
+        // Dropping it undoes the count in any case.
         let mut admission = Admission {
             charge: self.charge(0),
             counted,
@@ -236,7 +236,7 @@ impl Account {
         Some(admission)
     }
 
-    /// Holds so many bytes more, whether there are some left or not.
+    /// Charges so many bytes, even if none are left.
     pub fn charge(self: &Arc<Self>, bytes: usize) -> Charge {
         let mut charge = Charge {
             account: Arc::clone(self),
@@ -246,13 +246,13 @@ impl Account {
         charge
     }
 
-    /// Holds a part of a body until its last byte is gone, however it is split.
+    /// Charges a part of a body until its last byte is gone, however it is split.
     pub fn hold(self: &Arc<Self>, bytes: Bytes) -> Bytes {
         self.begin(cost(&bytes));
-        Bytes::from_owner(Unsent::new(bytes, self))
+        Bytes::from_owner(UnsentPart::new(bytes, self))
     }
 
-    /// Holds so many bytes until all that was written to the connection has left its buffer.
+    /// Charges so many bytes until the connection's buffer is empty.
     pub fn hold_until_flushed(self: &Arc<Self>, bytes: usize) {
         self.begin(bytes);
         self.unflushed.fetch_add(bytes, Relaxed);
@@ -265,7 +265,7 @@ impl Account {
         }
     }
 
-    /// Comes when the connection may read more from a back end or a file.
+    /// Ready when the connection may read more from a back end or a file.
     pub fn poll_ready(self: &Arc<Self>, context: &Context<'_>) -> Poll<()> {
         if self.may_hold_more() {
             return Poll::Ready(());
@@ -275,7 +275,7 @@ impl Account {
             if wakers.is_empty() {
                 self.restart_if_idle();
             }
-            // A body may be asked again before it is woken.
+            // A body may be polled again before it is woken.
             if !wakers.iter().any(|it| it.will_wake(context.waker())) {
                 wakers.push(context.waker().clone());
             }
@@ -287,7 +287,7 @@ impl Account {
         Poll::Pending
     }
 
-    /// Comes when the connection has to end, for it is stalled and others need what it holds.
+    /// Returns when the connection has to end: it is stalled, and others need what it holds.
     pub async fn ended(&self) {
         self.close.notified().await;
     }
@@ -297,7 +297,7 @@ impl Account {
         self.may_hold_several() || is_first && self.memory.left() > 0
     }
 
-    /// The last part of the budget is not for this.
+    /// Without the last quarter of the budget.
     fn may_hold_several(&self) -> bool {
         let left = self.memory.left().saturating_sub(self.memory.limit / LAST);
         self.held.load(Relaxed) < left / SHARE
@@ -311,25 +311,25 @@ impl Account {
 
     fn restart_if_idle(&self) {
         if self.unsent.load(Relaxed) == 0 {
-            *self.progress.lock() = Progress::begin();
+            *self.progress.lock() = SendProgress::begin();
         }
     }
 
-    /// Holds what the client is to be sent.
+    /// Charges bytes that the client is to be sent.
     fn begin(self: &Arc<Self>, bytes: usize) {
         self.restart_if_idle();
         self.unsent.fetch_add(bytes, Relaxed);
         self.add(bytes);
     }
 
-    /// The client has been sent so much.
+    /// Releases bytes that the client was sent.
     fn end(&self, bytes: usize) {
         self.unsent.fetch_sub(bytes, Relaxed);
         {
             let mut progress = self.progress.lock();
             progress.sent += bytes;
             if progress.sent >= self.held.load(Relaxed) {
-                *progress = Progress::begin();
+                *progress = SendProgress::begin();
             }
         }
         self.release(bytes);
@@ -364,14 +364,14 @@ impl Account {
 }
 
 impl Charge {
-    /// Holds so many bytes more.
+    /// Charges so many bytes more.
     pub fn grow(&mut self, bytes: usize) {
         self.account.add(bytes);
         self.bytes += bytes;
     }
 }
 
-impl Progress {
+impl SendProgress {
     fn begin() -> Self {
         Self {
             since: Instant::now(),
@@ -392,9 +392,9 @@ impl Drop for Admission {
     }
 }
 
-impl Drop for Account {
+impl Drop for MemoryAccount {
     fn drop(&mut self) {
-        // Was never flushed. All else has kept the account alive.
+        // The bytes that were never flushed. Every other charge has kept the account alive.
         self.memory
             .used
             .fetch_sub(self.unflushed.load(Relaxed), Relaxed);

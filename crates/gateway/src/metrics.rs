@@ -1,4 +1,4 @@
-//! What is counted, and the page that says so.
+//! Metrics of the gateway, and their page.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,15 +8,15 @@ use prometheus::{
     Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
 };
 
-use crate::files::Files;
+use crate::file_budget::FileBudget;
 use crate::lifetime;
-use crate::memory::Memory;
+use crate::memory::MemoryBudget;
+use crate::site_metrics;
 use crate::sites::Sites;
-use crate::standing;
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// All that is counted.
+/// All metrics.
 pub struct Metrics {
     registry: Registry,
     connections: IntGauge,
@@ -36,20 +36,20 @@ pub struct Metrics {
     closed: IntCounterVec,
 }
 
-/// One more of something, until this is dropped.
-pub struct Held(IntGauge);
+/// Counts one in a gauge until this is dropped.
+pub struct GaugeGuard(IntGauge);
 
-/// A signature that is waited for.
-pub struct Waiting {
+/// Measures the wait for a signature.
+pub struct SignatureTimer {
     metrics: Arc<Metrics>,
     algorithm: &'static str,
     since: Instant,
-    _held: Held,
+    _held: GaugeGuard,
 }
 
 /// Why a connection was refused or given up.
 #[derive(Clone, Copy, Debug)]
-pub enum Refused {
+pub enum RefusalReason {
     Connections,
     Handshakes,
     Files,
@@ -66,18 +66,18 @@ pub enum Refused {
 
 /// Why a connection that served something was closed.
 #[derive(Clone, Copy, Debug)]
-pub enum Closed {
-    /// It was stalled, and others needed what it held.
+pub enum CloseReason {
+    /// It was stalled, and others needed its memory.
     Memory,
     /// It has sent too many small frames of HTTP/2.
     Flood,
-    /// It was idle, and an address with fewer connections had no place.
+    /// It was idle, and an address with fewer connections had no slot.
     Idle,
 }
 
-/// What a request without TLS was given.
+/// The kind of answer to a request without TLS.
 #[derive(Clone, Copy, Debug)]
-pub enum Plain {
+pub enum PlainAnswer {
     Challenge,
     NoChallenge,
     Redirect,
@@ -85,7 +85,7 @@ pub enum Plain {
 }
 
 impl Metrics {
-    /// Nothing is counted yet.
+    /// New metrics.
     pub fn new() -> Result<Arc<Self>> {
         let failed = |e| Error::pool(Kind::Environment, format!("metrics: {e}"));
         Self::build().map(Arc::new).map_err(failed)
@@ -177,13 +177,13 @@ impl Metrics {
     }
 
     /// A connection is open.
-    pub fn connection(&self) -> Held {
-        Held::new(&self.connections)
+    pub fn connection(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.connections)
     }
 
     /// A handshake is under way.
-    pub fn handshaking(&self) -> Held {
-        Held::new(&self.handshaking)
+    pub fn handshaking(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.handshaking)
     }
 
     /// A handshake has succeeded.
@@ -193,16 +193,16 @@ impl Metrics {
     }
 
     /// A connection was refused.
-    pub fn refused(&self, why: Refused) {
+    pub fn refused(&self, why: RefusalReason) {
         self.refused.with_label_values(&[why.word()]).inc();
     }
 
     /// A connection was closed.
-    pub fn closed(&self, why: Closed) {
+    pub fn closed(&self, why: CloseReason) {
         let reason = match why {
-            Closed::Memory => "memory",
-            Closed::Flood => "flood",
-            Closed::Idle => "idle",
+            CloseReason::Memory => "memory",
+            CloseReason::Flood => "flood",
+            CloseReason::Idle => "idle",
         };
         self.closed.with_label_values(&[reason]).inc();
     }
@@ -214,17 +214,17 @@ impl Metrics {
     }
 
     /// A request without TLS has had an answer.
-    pub fn plain(&self, answer: Plain) {
+    pub fn plain(&self, answer: PlainAnswer) {
         self.plain.with_label_values(&[answer.word()]).inc();
     }
 
     /// A signature is asked for.
-    pub fn signature(self: &Arc<Self>, algorithm: &'static str) -> Waiting {
-        Waiting {
+    pub fn signature(self: &Arc<Self>, algorithm: &'static str) -> SignatureTimer {
+        SignatureTimer {
             metrics: Arc::clone(self),
             algorithm,
             since: Instant::now(),
-            _held: Held::new(&self.signing),
+            _held: GaugeGuard::new(&self.signing),
         }
     }
 
@@ -233,35 +233,35 @@ impl Metrics {
         self.tickets.set(since.cast_signed());
     }
 
-    /// The page, with what is known of these sites by now.
-    pub fn page(&self, sites: &Sites, files: &Files, memory: &Memory) -> String {
+    /// The page of metrics, with those of these sites.
+    pub fn page(&self, sites: &Sites, files: &FileBudget, memory: &MemoryBudget) -> String {
         self.memory
             .set(i64::try_from(memory.used() + memory.heads().taken()).unwrap_or(i64::MAX));
         self.files
             .set(i64::try_from(files.left()).unwrap_or(i64::MAX));
         let mut families = self.registry.gather();
-        families.extend(standing::of(sites, lifetime::now()).unwrap_or_default());
+        families.extend(site_metrics::of(sites, lifetime::now()).unwrap_or_default());
         TextEncoder::new()
             .encode_to_string(&families)
             .unwrap_or_default()
     }
 }
 
-impl Held {
+impl GaugeGuard {
     fn new(gauge: &IntGauge) -> Self {
         gauge.inc();
         Self(gauge.clone())
     }
 }
 
-impl Drop for Held {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.dec();
     }
 }
 
-impl Waiting {
-    /// It has come, or has not.
+impl SignatureTimer {
+    /// Records the outcome. Returns the signature, if there is one.
     pub fn ended<T>(self, result: Result<T>) -> Option<T> {
         match result {
             Ok(signature) => {
@@ -281,7 +281,7 @@ impl Waiting {
     }
 }
 
-impl Plain {
+impl PlainAnswer {
     fn word(self) -> &'static str {
         match self {
             Self::Challenge => "challenge",
@@ -292,7 +292,7 @@ impl Plain {
     }
 }
 
-impl Refused {
+impl RefusalReason {
     fn word(self) -> &'static str {
         match self {
             Self::Connections => "connections",

@@ -1,4 +1,4 @@
-//! `/metrics` and `/health`, on a port of their own without TLS.
+//! Serves `/metrics` and `/health`, on a port of their own without TLS.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -15,20 +15,20 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
-use crate::house::House;
+use crate::app_state::AppState;
 use crate::phase::Phase;
 
-/// Whoever asks is a neighbour, and quick.
+/// Time limit for a request: clients are near.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Connections at once. The oldest is closed for one more.
+/// Connections at once. For another one, the oldest is closed.
 const CONNECTIONS: usize = 64;
 
-/// Bytes of a request's head, the least that hyper takes.
+/// Limit of a request's head in bytes, the least that hyper allows.
 const HEAD: usize = 8 << 10;
 
-/// Serves until the runtime ends: also while the gateway drains, when `/health` says so.
-pub async fn serve(house: Arc<House>, listener: TcpListener) {
+/// Serves until the runtime ends, also while the gateway drains: `/health` then says so.
+pub async fn serve(app: Arc<AppState>, listener: TcpListener) {
     let mut open = VecDeque::with_capacity(CONNECTIONS);
     loop {
         match listener.accept().await {
@@ -38,7 +38,7 @@ pub async fn serve(house: Arc<House>, listener: TcpListener) {
                     let oldest = open.pop_front();
                     oldest.inspect(AbortHandle::abort);
                 }
-                let one = tokio::spawn(converse(Arc::clone(&house), stream));
+                let one = tokio::spawn(serve_connection(Arc::clone(&app), stream));
                 open.push_back(one.abort_handle());
             }
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
@@ -46,9 +46,9 @@ pub async fn serve(house: Arc<House>, listener: TcpListener) {
     }
 }
 
-async fn converse(house: Arc<House>, stream: TcpStream) {
+async fn serve_connection(app: Arc<AppState>, stream: TcpStream) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let (status, text) = house.tell(request.uri().path());
+        let (status, text) = app.respond(request.uri().path());
         let mut answer = Response::new(Full::<Bytes>::from(text));
         *answer.status_mut() = status;
         std::future::ready(Ok::<_, Infallible>(answer))
@@ -58,21 +58,21 @@ async fn converse(house: Arc<House>, stream: TcpStream) {
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
         .max_buf_size(HEAD);
-    // Whether somebody has read it to the end is his own affair.
+    // It does not matter whether the client has read the answer.
     let _ = builder
         .serve_connection(TokioIo::new(stream), service)
         .await;
 }
 
-impl House {
-    fn tell(&self, path: &str) -> (StatusCode, String) {
+impl AppState {
+    fn respond(&self, path: &str) -> (StatusCode, String) {
         match path {
             "/metrics" => (
                 StatusCode::OK,
                 self.metrics
                     .page(&self.sites.load(), &self.files, &self.memory),
             ),
-            "/health" => match self.trouble() {
+            "/health" => match self.health_problem() {
                 None => (StatusCode::OK, "ok\n".into()),
                 Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
             },
@@ -83,8 +83,8 @@ impl House {
         }
     }
 
-    /// Why it had better have no new clients.
-    fn trouble(&self) -> Option<Cow<'static, str>> {
+    /// Why balancers should send no new clients.
+    fn health_problem(&self) -> Option<Cow<'static, str>> {
         if self.phases.is_at(Phase::Leaving) {
             return Some("the gateway ends".into());
         }

@@ -1,39 +1,39 @@
-//! How far the gateway has come to its end.
+//! Phases of the gateway's shutdown.
 
 use tokio::sync::watch;
 
-/// What a gateway does on its way to the end, in this order.
+/// A phase. They follow each other in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Phase {
-    /// All that it is there for.
+    /// Normal service.
     Serving,
-    /// The same, while `/health` says that the gateway ends: balancers go elsewhere.
+    /// Normal service, but `/health` reports the end: balancers choose other hosts.
     Leaving,
-    /// Each answer of HTTP/1.1 is the last of its connection: clients come back by the balancer.
+    /// Each answer of HTTP/1.1 is the last of its connection: clients reconnect by the balancer.
     LastAnswers,
-    /// No more connections, and no more requests on those that are open.
+    /// No new connections, and no new requests on open ones.
     Draining,
-    /// No more of what has no end of its own.
+    /// Relayed connections end, which have no end of their own.
     Closing,
 }
 
-/// The phase now, for all who have to know.
+/// Tells the current phase.
 #[derive(Clone)]
 pub struct Phases(watch::Receiver<Phase>);
 
 impl Phases {
-    /// Those of a gateway that serves, and what moves it on.
+    /// The phases of a new gateway, and the sender that advances them.
     pub fn new() -> (watch::Sender<Phase>, Self) {
         let (sender, receiver) = watch::channel(Phase::Serving);
         (sender, Self(receiver))
     }
 
-    /// Whether it has come so far.
+    /// Whether this phase has begun.
     pub fn is_at(&self, phase: Phase) -> bool {
         *self.0.borrow() >= phase
     }
 
-    /// Ends once it has come so far. Whoever would move it on being gone is as good.
+    /// Returns once this phase has begun, or the sender is gone.
     pub async fn reach(&self, phase: Phase) {
         let _ = self.0.clone().wait_for(|now| *now >= phase).await;
     }

@@ -1,4 +1,4 @@
-//! The PROXY protocol, versions 1 and 2: who the client is, where a proxy without TLS stands between.
+//! The PROXY protocol, versions 1 and 2: the client's address behind a proxy that passes TLS on.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -8,23 +8,23 @@ use hsmux_config::{GatewaySection, ProxyVersion};
 use ppp::{HeaderResult, v1, v2};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::metrics::Refused;
+use crate::metrics::RefusalReason;
 
-/// What version 2 begins with (specification, section 2.2).
+/// The first bytes of version 2 (specification, section 2.2).
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 
 /// The longest header of version 1 (section 2.1).
 const LONGEST: usize = 107;
 
-/// Said once: strangers do not fill the log.
+/// Logged once: strangers cannot fill the log.
 static TOLD: Once = Once::new();
 
-/// Who the client of a connection is: with `proxy_protocol` the one that the header names.
+/// The client's address: with `proxy_protocol`, the one in the header.
 pub async fn client(
     section: &GatewaySection,
     stream: &mut (impl AsyncRead + Unpin),
     from: SocketAddr,
-) -> Result<SocketAddr, Refused> {
+) -> Result<SocketAddr, RefusalReason> {
     if !section.proxy_protocol {
         return Ok(from);
     }
@@ -37,13 +37,13 @@ pub async fn client(
                 from.ip()
             );
         });
-        return Err(Refused::ProxyFrom);
+        return Err(RefusalReason::ProxyFrom);
     }
     let named = read(stream).await;
-    Ok(named.map_err(|_| Refused::Proxy)?.unwrap_or(from))
+    Ok(named.map_err(|_| RefusalReason::Proxy)?.unwrap_or(from))
 }
 
-/// Reads a header and not a byte more. `None`: the proxy speaks for itself, to see whether we live.
+/// Reads a header and not a byte more. `None`: the proxy connects for itself, as for a health check.
 pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<SocketAddr>> {
     let mut header = vec![0; SIGNATURE.len()];
     stream.read_exact(&mut header).await?;
@@ -78,12 +78,12 @@ pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<So
     Ok(named.map(plain))
 }
 
-/// IPv4 as such, also where it stands within IPv6.
+/// Converts an IPv4 address within IPv6 to IPv4.
 fn plain(at: SocketAddr) -> SocketAddr {
     SocketAddr::new(at.ip().to_canonical(), at.port())
 }
 
-/// A header that says: this connection is of `client`, who has connected to `server`.
+/// A header for a client that has connected to `server`.
 pub fn write(version: ProxyVersion, client: SocketAddr, server: SocketAddr) -> Vec<u8> {
     let (client, server) = same_family(client, server);
     match version {
@@ -103,7 +103,7 @@ pub fn write(version: ProxyVersion, client: SocketAddr, server: SocketAddr) -> V
     }
 }
 
-/// Both as IPv4, or else both as IPv6.
+/// Both as IPv4 if possible, else both as IPv6.
 fn same_family(one: SocketAddr, other: SocketAddr) -> (SocketAddr, SocketAddr) {
     let (one, other) = (plain(one), plain(other));
     if one.is_ipv4() == other.is_ipv4() {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn both_versions_come_back_and_what_follows_is_left() {
+    async fn both_versions_are_read_back_without_the_bytes_after_them() {
         let pairs = [
             ("1.2.3.4:5", "6.7.8.9:443"),
             ("[2001:db8::1]:5", "6.7.8.9:443"),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_header_is_refused() {
+    async fn invalid_headers_are_refused() {
         for bytes in [
             &b"GET / HTTP/1.1\r\n\r\n"[..],
             b"PROXY nonsense here\r\n",

@@ -1,6 +1,6 @@
-//! What a connection takes before it is served: a slot, another one while its handshake is under way, and a file.
+//! Resources of a connection: a slot, a slot for its handshake while that is under way, and a file.
 //!
-//! If one of them is missing, an idle connection of the source with the most gives way.
+//! If one of them is missing, an idle connection of the source with the most connections is closed.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,72 +9,73 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use crate::acceptor::ListenerKind;
 use crate::activity::Activity;
-use crate::files;
-use crate::house::{Door, House};
-use crate::metrics::{Closed, Refused};
-use crate::source::{Counted, SourceSlots};
+use crate::app_state::AppState;
+use crate::file_budget::FilePermit;
+use crate::metrics::{CloseReason, RefusalReason};
+use crate::source::{SourceSlot, SourceSlots};
 
-/// Connections that wait for one that gives way.
+/// Connections that may wait for another one to be closed.
 const MOST_WAITING: usize = 256;
 
-/// Each waits so long at most.
+/// How long each waits at most.
 const WITHIN: Duration = Duration::from_secs(2);
 
-/// What it has taken when it was accepted.
+/// Resources that a connection has taken when it was accepted.
 pub struct Reservation {
-    place: Option<OwnedSemaphorePermit>,
+    connection: Option<OwnedSemaphorePermit>,
     handshake: Option<OwnedSemaphorePermit>,
-    file: files::Held,
-    /// What was missing, and its place among those that wait.
-    missing: Option<(Refused, OwnedSemaphorePermit)>,
+    file: FilePermit,
+    /// The resource that was missing, and a slot among those that wait.
+    missing: Option<(RefusalReason, OwnedSemaphorePermit)>,
 }
 
-/// All that it holds while it is served.
+/// Resources that it holds while it is served.
 pub struct ConnectionSlot {
-    _place: OwnedSemaphorePermit,
-    _file: files::Held,
-    _counted: Counted,
+    _connection: OwnedSemaphorePermit,
+    _file: FilePermit,
+    _counted: SourceSlot,
 }
 
-/// What its handshake holds beside that.
+/// Further resources of its handshake.
 pub struct HandshakeSlot {
-    _one: OwnedSemaphorePermit,
-    _counted: Counted,
+    _handshake: OwnedSemaphorePermit,
+    _counted: SourceSlot,
 }
 
-/// Places among those that wait. Each holds a file that is for what is behind the gateway, of which there are so many.
-pub fn waiting(files: usize) -> Arc<Semaphore> {
+/// Slots of connections that wait. Each takes one of the `files` that are meant for backends.
+pub fn waiting_slots(files: usize) -> Arc<Semaphore> {
     Arc::new(Semaphore::new(MOST_WAITING.min(files / 4).max(1)))
 }
 
 impl Reservation {
-    /// Takes what there is, at once; an error: too many wait already.
-    pub fn new(house: &House, door: Door) -> Result<Self, Refused> {
-        let place = take(&house.connections);
-        let handshake = match door {
-            Door::Tls => take(&house.handshakes),
-            Door::Plain => None,
+    /// Takes what there is, without waiting. An error: too many wait already.
+    pub fn new(app: &AppState, kind: ListenerKind) -> Result<Self, RefusalReason> {
+        let connection = take(&app.connections);
+        let handshake = match kind {
+            ListenerKind::Tls => take(&app.handshakes),
+            ListenerKind::Plain => None,
         };
-        let file = house.files.client();
-        let why = if place.is_none() {
-            Some(Refused::Connections)
-        } else if door == Door::Tls && handshake.is_none() {
-            Some(Refused::Handshakes)
+        let file = app.files.for_client();
+        let why = if connection.is_none() {
+            Some(RefusalReason::Connections)
+        } else if kind == ListenerKind::Tls && handshake.is_none() {
+            Some(RefusalReason::Handshakes)
         } else if file.is_none() {
-            Some(Refused::Files)
+            Some(RefusalReason::Files)
         } else {
             None
         };
         let missing = match why {
-            Some(why) => Some((why, take(&house.waiting).ok_or(why)?)),
+            Some(why) => Some((why, take(&app.waiting).ok_or(why)?)),
             None => None,
         };
-        let file = file.or_else(|| house.files.behind());
+        let file = file.or_else(|| app.files.for_backend());
         Ok(Self {
-            place,
+            connection,
             handshake,
-            file: file.ok_or(Refused::Files)?,
+            file: file.ok_or(RefusalReason::Files)?,
             missing,
         })
     }
@@ -82,23 +83,23 @@ impl Reservation {
     /// Takes the rest for a connection of this client.
     pub async fn complete(
         self,
-        house: &House,
+        app: &AppState,
         client: IpAddr,
         activity: &Arc<Activity>,
-        door: Door,
-    ) -> Result<(ConnectionSlot, Option<HandshakeSlot>), Refused> {
+        kind: ListenerKind,
+    ) -> Result<(ConnectionSlot, Option<HandshakeSlot>), RefusalReason> {
         let missing = self.missing.as_ref().map(|(why, _)| *why);
         let count = |sources: &Arc<SourceSlots>| {
             let counted = sources.count(client, activity);
-            counted.ok_or(missing.unwrap_or(Refused::Source))
+            counted.ok_or(missing.unwrap_or(RefusalReason::Source))
         };
-        let counted = count(&house.source_connections)?;
-        let shakes = match door {
-            Door::Tls => Some(count(&house.source_handshakes)?),
-            Door::Plain => None,
+        let counted = count(&app.source_connections)?;
+        let shakes = match kind {
+            ListenerKind::Tls => Some(count(&app.source_handshakes)?),
+            ListenerKind::Plain => None,
         };
         if let Some(why) = missing {
-            // A handshake that gives way leaves both slots.
+            // Closing a handshake frees both slots.
             let crowded = match &shakes {
                 Some(shakes) if self.handshake.is_none() => shakes,
                 _ => &counted,
@@ -106,20 +107,25 @@ impl Reservation {
             if !crowded.evict_another() {
                 return Err(why);
             }
-            house.metrics.closed(Closed::Idle);
+            app.metrics.closed(CloseReason::Idle);
         }
         let _waiting = self.missing;
-        let place = wait(self.place, &house.connections, Refused::Connections);
-        let place = place.await?;
+        let connection = wait(
+            self.connection,
+            &app.connections,
+            RefusalReason::Connections,
+        );
+        let connection = connection.await?;
         let handshake = match shakes {
             Some(counted) => Some(HandshakeSlot {
-                _one: wait(self.handshake, &house.handshakes, Refused::Handshakes).await?,
+                _handshake: wait(self.handshake, &app.handshakes, RefusalReason::Handshakes)
+                    .await?,
                 _counted: counted,
             }),
             None => None,
         };
         let slot = ConnectionSlot {
-            _place: place,
+            _connection: connection,
             _file: self.file,
             _counted: counted,
         };
@@ -134,8 +140,8 @@ fn take(from: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
 async fn wait(
     taken: Option<OwnedSemaphorePermit>,
     from: &Arc<Semaphore>,
-    why: Refused,
-) -> Result<OwnedSemaphorePermit, Refused> {
+    why: RefusalReason,
+) -> Result<OwnedSemaphorePermit, RefusalReason> {
     if let Some(taken) = taken {
         return Ok(taken);
     }
@@ -150,20 +156,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_wait() {
-        let most = |files| waiting(files).available_permits();
+    fn waiting_connections_are_limited() {
+        let most = |files| waiting_slots(files).available_permits();
         assert_eq!([0, 40, 1 << 20].map(most), [1, 10, 256]);
     }
 
     #[tokio::test]
-    async fn each_waits_no_longer_than_it_may() {
+    async fn a_wait_has_a_time_limit() {
         let slots = Arc::new(Semaphore::new(1));
-        let taken = wait(None, &slots, Refused::Connections).await;
+        let taken = wait(None, &slots, RefusalReason::Connections).await;
         let begun = Instant::now();
-        let refused = wait(None, &slots, Refused::Connections).await;
-        assert!(matches!(refused, Err(Refused::Connections)));
+        let refused = wait(None, &slots, RefusalReason::Connections).await;
+        assert!(matches!(refused, Err(RefusalReason::Connections)));
         assert!((WITHIN..2 * WITHIN).contains(&begun.elapsed()));
         drop(taken);
-        assert!(wait(None, &slots, Refused::Connections).await.is_ok());
+        assert!(wait(None, &slots, RefusalReason::Connections).await.is_ok());
     }
 }

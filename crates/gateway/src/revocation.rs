@@ -1,4 +1,4 @@
-//! Client certificates that are believed no more: at handshakes, and on connections that are open.
+//! Revocation of client certificates, at handshakes and on open connections.
 
 use std::future::pending;
 use std::path::{Path, PathBuf};
@@ -11,17 +11,17 @@ use hsmux_config::Clients;
 use hsmux_software::revocation::{Refused, Revocation};
 use hsmux_token::Result;
 
+use crate::app_state::AppState;
 use crate::certificate::{chain, wrong};
-use crate::house::House;
 use crate::sites::Sites;
 
-/// The certificates of a client, its own first (DER), and the first name of its site.
-pub struct Shown {
+/// The certificates that a client has presented, its own first (DER), and the first name of its site.
+pub struct ClientChain {
     site: String,
     chain: Vec<Vec<u8>>,
 }
 
-/// The lists of a site's `client_crl`, if it has one. They never become older than those of before.
+/// Reads the lists of a site's `client_crl`, if it has some. A list is never replaced by an older one.
 pub fn read(
     clients: Option<&Clients>,
     before: Option<&Revocation>,
@@ -41,8 +41,8 @@ pub fn read(
     Ok(Some(Arc::new(read)))
 }
 
-/// Whether a client's certificates are believed now.
-pub fn judge<'a>(
+/// Checks a client's certificates against the lists, as of now.
+pub fn check<'a>(
     lists: &Revocation,
     chain: impl IntoIterator<Item = &'a X509Ref>,
 ) -> Result<(), Refused> {
@@ -54,12 +54,12 @@ pub fn judge<'a>(
     lists.judge(chain.iter().map(|der| &**der), now())
 }
 
-/// After 1970.
+/// Unix time.
 fn now() -> Duration {
     SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
 }
 
-/// The files of all sites whose lists have expired.
+/// Expired lists of all sites.
 pub fn expired(sites: &Sites) -> Vec<PathBuf> {
     let lists = sites
         .each()
@@ -69,9 +69,9 @@ pub fn expired(sites: &Sites) -> Vec<PathBuf> {
     expired.collect()
 }
 
-impl Shown {
-    /// What a client of a site has shown, if it has.
-    pub fn by(ssl: &SslRef, site: &str) -> Option<Self> {
+impl ClientChain {
+    /// The certificates that a client of a site has presented, if any.
+    pub fn of(ssl: &SslRef, site: &str) -> Option<Self> {
         let own = ssl.peer_certificate()?;
         let others = ssl.peer_cert_chain().into_iter().flatten();
         let others = others.map(X509Ref::to_der);
@@ -82,11 +82,11 @@ impl Shown {
         })
     }
 
-    /// Ends once the site believes it no more.
-    pub async fn refused(&self, house: &House) {
-        let mut changes = house.changes.subscribe();
+    /// Returns once the site no longer accepts them.
+    pub async fn until_refused(&self, app: &AppState) {
+        let mut changes = app.changes.subscribe();
         loop {
-            if let Err(why) = self.judge(&house.sites.load()) {
+            if let Err(why) = self.check(&app.sites.load()) {
                 tracing::warn!("a client's connection is ended: {why}");
                 return;
             }
@@ -96,7 +96,7 @@ impl Shown {
         }
     }
 
-    fn judge(&self, sites: &Sites) -> Result<(), Refused> {
+    fn check(&self, sites: &Sites) -> Result<(), Refused> {
         let site = sites.find(Some(&self.site));
         let lists = site
             .as_ref()

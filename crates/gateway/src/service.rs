@@ -1,4 +1,4 @@
-//! Start and end.
+//! Start and shutdown.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -17,31 +17,32 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::files::Files;
-use crate::house::{Door, House};
-use crate::http::FolderReads;
-use crate::memory::Memory;
-use crate::metrics::{Closed, Metrics};
+use crate::acceptor::ListenerKind;
+use crate::app_state::AppState;
+use crate::file_budget::FileBudget;
+use crate::http::BlockingReads;
+use crate::memory::MemoryBudget;
+use crate::metrics::{CloseReason, Metrics};
 use crate::phase::{Phase, Phases};
 use crate::signatures::{Signatures, share};
+use crate::site_watcher::SiteWatcher;
 use crate::sites::SiteReader;
 use crate::source::SourceSlots;
-use crate::tickets::Tickets;
-use crate::watch::Watch;
+use crate::ticket_key_rotation::TicketKeyRotation;
 use crate::{monitor, plain, reservation, tls};
 
-/// A running gateway. Dropping it ends it: no new connections, then what runs.
+/// A running gateway. Dropping it drains it: it accepts no new connections, and ends when the open ones have.
 pub struct Gateway {
-    house: Arc<House>,
+    app: Arc<AppState>,
     phase: watch::Sender<Phase>,
-    /// What accepts connections, one for each socket.
+    /// The tasks that accept connections, one for each socket.
     listeners: Vec<JoinHandle<()>>,
     runtime: Option<Runtime>,
 }
 
 impl Service for Gateway {
-    /// Reads certificates and keys, opens the sockets, and serves. Other sites are taken over while it runs, all else
-    /// needs a restart.
+    /// Reads certificates and keys, opens the sockets, and serves. Sites are reloaded while it runs; all else needs a
+    /// restart.
     fn start(daemon: &Arc<Daemon>) -> Result<Self> {
         let config = daemon.config();
         let section = config.gateway.as_ref();
@@ -56,9 +57,9 @@ impl Service for Gateway {
         runtime.spawn(hsmux_service::drive(Arc::clone(&reactor)));
         let (pool, estimates) = hsmux_service::pool(daemon, &reactor)?;
         let metrics = Metrics::new()?;
-        let mut watch = Watch::new(section, &pool);
-        let tickets = Tickets::of(section, &pool, &metrics)?;
-        let keys = tickets.as_ref().map(Tickets::keys);
+        let mut watcher = SiteWatcher::new(section, &pool);
+        let tickets = TicketKeyRotation::of(section, &pool, &metrics)?;
+        let keys = tickets.as_ref().map(TicketKeyRotation::keys);
         let signatures = Signatures::new(section, &pool, estimates);
         let reader = SiteReader {
             section,
@@ -67,8 +68,8 @@ impl Service for Gateway {
             tickets: keys,
         };
         let sites = reader.read()?;
-        watch.warn(&sites);
-        watch.warn_of_lists(&sites);
+        watcher.warn_of_certificates(&sites);
+        watcher.warn_of_lists(&sites);
         let sites = Arc::new(ArcSwap::from_pointee(sites));
         let front = {
             let sites = Arc::clone(&sites);
@@ -77,11 +78,11 @@ impl Service for Gateway {
         };
         let sockets = Sockets::open(section)?;
         let (phase, phases) = Phases::new();
-        let files = Files::of(tcp_listener::files());
-        let connections = section.connections.min(files.of_clients());
+        let files = FileBudget::of(tcp_listener::files());
+        let connections = section.connections.min(files.client_limit());
         let of_source =
             |own: Option<usize>, all| SourceSlots::new(own.unwrap_or_else(|| share(all)));
-        let house = Arc::new(House {
+        let app = Arc::new(AppState {
             section: section.clone(),
             pool,
             signatures,
@@ -94,27 +95,27 @@ impl Service for Gateway {
             front,
             port: sockets.port(),
             tickets: keys.cloned(),
-            trouble: plain::Trouble::default(),
+            challenge_errors: plain::ReportedErrors::default(),
             connections: Arc::new(Semaphore::new(section.connections)),
             handshakes: Arc::new(Semaphore::new(section.handshakes)),
-            waiting: reservation::waiting(files.of_backends()),
+            waiting: reservation::waiting_slots(files.backend_reserve()),
             files,
-            memory: Memory::new(section.memory),
-            kept: Arc::default(),
-            reads: FolderReads::default(),
+            memory: MemoryBudget::new(section.memory),
+            file_cache: Arc::default(),
+            reads: BlockingReads::default(),
             phases,
         });
-        let listeners = sockets.serve(&house, &runtime)?;
-        let (memory, metrics) = (Arc::clone(&house.memory), Arc::clone(&house.metrics));
-        runtime.spawn(memory.watch(move || metrics.closed(Closed::Memory)));
+        let listeners = sockets.serve(&app, &runtime)?;
+        let (memory, metrics) = (Arc::clone(&app.memory), Arc::clone(&app.metrics));
+        runtime.spawn(memory.watch(move || metrics.closed(CloseReason::Memory)));
         let current = {
             let daemon = Arc::clone(daemon);
             move || daemon.config().gateway.clone()
         };
-        runtime.spawn(watch.run(Arc::clone(&house), current));
+        runtime.spawn(watcher.run(Arc::clone(&app), current));
         tickets.map(|tickets| runtime.spawn(tickets.run()));
         Ok(Self {
-            house,
+            app,
             phase,
             listeners,
             runtime: Some(runtime),
@@ -128,19 +129,19 @@ impl Service for Gateway {
 }
 
 impl Drop for Gateway {
-    /// The phases in their order. Places for connections are taken back when no listener gives any away any more: who
-    /// waits for all of them leaves none to a client.
+    /// Goes through the phases. It waits for the slots of all connections only after the listeners have ended: the wait
+    /// would leave none to a new client.
     fn drop(&mut self) {
         let Some(runtime) = self.runtime.take() else {
             return;
         };
-        let notice = self.house.section.leave_time / 2;
+        let notice = self.app.section.leave_time / 2;
         for phase in [Phase::Leaving, Phase::LastAnswers] {
             let _ = self.phase.send(phase);
             std::thread::sleep(notice);
         }
         let _ = self.phase.send(Phase::Draining);
-        let section = &self.house.section;
+        let section = &self.app.section;
         let drain = section.drain_timeout;
         let listeners = std::mem::take(&mut self.listeners);
         let ended = async {
@@ -148,8 +149,8 @@ impl Drop for Gateway {
                 let _ = listener.await;
             }
             let all = u32::try_from(section.connections).unwrap_or(u32::MAX);
-            let places = self.house.connections.acquire_many(all);
-            // An error would say that the places are closed, which they never are.
+            let places = self.app.connections.acquire_many(all);
+            // It never fails: the semaphore is not closed.
             timeout(drain, places).await.is_ok()
         };
         if !runtime.block_on(ended) {
@@ -160,7 +161,7 @@ impl Drop for Gateway {
     }
 }
 
-/// Sockets that are open.
+/// The open sockets.
 struct Sockets {
     tls: Vec<StdListener>,
     plain: Vec<StdListener>,
@@ -181,27 +182,30 @@ impl Sockets {
         })
     }
 
-    /// Of the first for TLS.
+    /// The port of the first socket for TLS.
     fn port(&self) -> u16 {
         self.tls.first().and_then(at).map_or(0, |at| at.port())
     }
 
-    /// Answers what accepts clients.
-    fn serve(self, house: &Arc<House>, runtime: &Runtime) -> Result<Vec<JoinHandle<()>>> {
+    /// Starts the tasks that accept clients, and returns them.
+    fn serve(self, app: &Arc<AppState>, runtime: &Runtime) -> Result<Vec<JoinHandle<()>>> {
         let addresses: Vec<_> = self.tls.iter().filter_map(at).collect();
         let http: Vec<_> = self.plain.iter().filter_map(at).collect();
         let metrics = self.monitor.as_ref().and_then(at);
         let _inside = runtime.enter();
         let open = |listener| TcpListener::from_std(listener).map_err(|e| failed("a socket", &e));
         let mut accepting = Vec::new();
-        for (door, listeners) in [(Door::Tls, self.tls), (Door::Plain, self.plain)] {
+        for (kind, listeners) in [
+            (ListenerKind::Tls, self.tls),
+            (ListenerKind::Plain, self.plain),
+        ] {
             for listener in listeners {
-                let listen = Arc::clone(house).listen(door, open(listener)?);
+                let listen = Arc::clone(app).listen(kind, open(listener)?);
                 accepting.push(runtime.spawn(listen));
             }
         }
         if let Some(listener) = self.monitor {
-            runtime.spawn(monitor::serve(Arc::clone(house), open(listener)?));
+            runtime.spawn(monitor::serve(Arc::clone(app), open(listener)?));
         }
         tracing::info!(?addresses, ?metrics, ?http, "the gateway serves");
         Ok(accepting)

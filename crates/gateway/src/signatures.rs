@@ -1,4 +1,4 @@
-//! Signatures on their way to the pool: as many as keep its tokens busy, the others in fair turns before it.
+//! Sends signatures to the pool: as many at once as keep its tokens busy. The others wait in a fair queue.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -20,45 +20,45 @@ pub struct Signatures {
     queue: Mutex<FairQueue<Members, QueuedSignature>>,
 }
 
-/// One that waits.
+/// A waiting signature.
 struct QueuedSignature {
     request: Request,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<RequestState>>,
 }
 
-/// Where one is that somebody wants.
+/// The state of a request for a signature.
 #[derive(Default)]
-enum State {
+enum RequestState {
     #[default]
     New,
     Waits(Ticket),
     Asked(#[allow(dead_code)] Claim),
-    /// Nobody wants it any more.
+    /// Its requester has gone.
     Unwanted,
 }
 
-/// Somebody wants a signature, until this is dropped: then it leaves the queue.
+/// A request for a signature. Dropping it cancels the request.
 pub struct SignatureRequest {
     signatures: Arc<Signatures>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<RequestState>>,
 }
 
 thread_local! {
-    /// While this thread hands out: what has room since.
-    static HANDED_OUT: RefCell<Option<Vec<Members>>> = const { RefCell::new(None) };
+    /// While this thread dispatches: members that may have room since.
+    static DISPATCHING: RefCell<Option<Vec<Members>>> = const { RefCell::new(None) };
 }
 
-/// Also after a panic, this thread hands out again.
-struct OutsideAgain;
+/// Resets [`DISPATCHING`], also after a panic.
+struct DispatchReset;
 
-impl Drop for OutsideAgain {
+impl Drop for DispatchReset {
     fn drop(&mut self) {
-        HANDED_OUT.take();
+        DISPATCHING.take();
     }
 }
 
 impl Signatures {
-    /// Of a gateway with this configuration.
+    /// The signatures of a gateway with this configuration.
     pub fn new(section: &GatewaySection, pool: &Arc<Pool>, estimates: Estimates) -> Arc<Self> {
         let all = pool.options().queue;
         let limits = Limits {
@@ -72,7 +72,7 @@ impl Signatures {
         })
     }
 
-    /// Asks the pool for a signature by this key in the client's turn.
+    /// Requests a signature by this key, in the client's turn.
     pub fn ask(
         self: &Arc<Self>,
         key: &ObjectId,
@@ -90,14 +90,14 @@ impl Signatures {
             drop(queue);
             let request = self.tracked(grant, request);
             *wanted.state.lock() =
-                State::Asked(self.pool.submit_claimed(request, Owner::Gateway, None));
+                RequestState::Asked(self.pool.submit_claimed(request, Owner::Gateway, None));
             return wanted;
         }
         let state = Arc::clone(&wanted.state);
         let entry = QueuedSignature { request, state };
         let evicted = match queue.push(&members, client, entry, now) {
             Ok((ticket, evicted)) => {
-                *wanted.state.lock() = State::Waits(ticket);
+                *wanted.state.lock() = RequestState::Waits(ticket);
                 evicted
             }
             Err(refused) => Some(refused),
@@ -106,23 +106,23 @@ impl Signatures {
         if let Some(QueuedSignature { request, .. }) = evicted {
             request.done.complete(Err(busy()));
         }
-        // Room may have come since it was asked for.
-        self.hand_out(&members);
+        // There may be room by now.
+        self.dispatch(&members);
         wanted
     }
 
-    /// Who signs.
+    /// The pool that signs.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
 
-    /// A client has completed its handshake with a signature.
+    /// Records that a client has completed its handshake with a signature.
     pub fn completed(&self, client: IpAddr) {
         self.queue.lock().completed(client, Instant::now());
     }
 
-    /// How long one for this client would take that came now, as far as that is known; an error if it would have no
-    /// place in the queue.
+    /// Estimates the wait of a new signature for this client, if anything is known. An error: the queue would refuse
+    /// it.
     pub fn wait_estimate(&self, key: &ObjectId, client: IpAddr) -> Result<Option<Duration>> {
         let queue = self.queue.lock();
         if !queue.admits(client) {
@@ -134,10 +134,10 @@ impl Signatures {
         Ok(estimate.wait(before))
     }
 
-    /// Begins those that have the turn while there is room. The pool may answer one at once, which makes room for the
-    /// next: this keeps the stack flat.
-    fn hand_out(self: &Arc<Self>, members: &Members) {
-        let is_inner = HANDED_OUT.with_borrow_mut(|pending| {
+    /// Begins the next signatures while there is room. The pool may answer one at once, which calls this again. The
+    /// inner call only leaves a note, so that the stack does not grow.
+    fn dispatch(self: &Arc<Self>, members: &Members) {
+        let is_inner = DISPATCHING.with_borrow_mut(|pending| {
             let is_inner = pending.is_some();
             pending.get_or_insert_default().push(*members);
             is_inner
@@ -145,13 +145,13 @@ impl Signatures {
         if is_inner {
             return;
         }
-        let _outside_again = OutsideAgain;
-        while let Some(members) = HANDED_OUT.with_borrow_mut(|pending| pending.as_mut()?.pop()) {
-            while self.hand_out_one(&members) {}
+        let _reset = DispatchReset;
+        while let Some(members) = DISPATCHING.with_borrow_mut(|pending| pending.as_mut()?.pop()) {
+            while self.dispatch_one(&members) {}
         }
     }
 
-    fn hand_out_one(self: &Arc<Self>, members: &Members) -> bool {
+    fn dispatch_one(self: &Arc<Self>, members: &Members) -> bool {
         let capacity = self.estimates.key_capacity(members);
         let next = self.queue.lock().next(members, capacity, Instant::now());
         let Some((grant, QueuedSignature { request, state })) = next else {
@@ -161,23 +161,23 @@ impl Signatures {
             .pool
             .submit_behind(self.tracked(grant, request), Owner::Gateway);
         let mut state = state.lock();
-        if matches!(*state, State::Unwanted) {
+        if matches!(*state, RequestState::Unwanted) {
             drop(state);
             drop(claim);
         } else {
-            *state = State::Asked(claim);
+            *state = RequestState::Asked(claim);
         }
         true
     }
 
-    /// When it ends, the next one begins.
+    /// Makes a request begin the next one when it ends.
     fn tracked(self: &Arc<Self>, grant: Grant<Members>, request: Request) -> Request {
         let (signatures, done) = (Arc::clone(self), request.done);
         let done = Done::new(move |result| {
             let mut queue = signatures.queue.lock();
             queue.end(&grant, result.is_ok(), Instant::now());
             drop(queue);
-            signatures.hand_out(grant.group());
+            signatures.dispatch(grant.group());
             done.complete(result);
         });
         Request { done, ..request }
@@ -186,15 +186,15 @@ impl Signatures {
 
 impl Drop for SignatureRequest {
     fn drop(&mut self) {
-        let state = std::mem::replace(&mut *self.state.lock(), State::Unwanted);
-        if let State::Waits(ticket) = state {
+        let state = std::mem::replace(&mut *self.state.lock(), RequestState::Unwanted);
+        if let RequestState::Waits(ticket) = state {
             let entry = self.signatures.queue.lock().cancel(ticket);
             drop(entry);
         }
     }
 }
 
-/// What one source may have of all: three quarters, so that it leaves some to others.
+/// Default limit of one source: three quarters of all.
 pub fn share(all: usize) -> usize {
     (all - all / 4).max(1)
 }

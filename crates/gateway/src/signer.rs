@@ -1,4 +1,4 @@
-//! Private keys in the pool: a signature is a future, and a handshake that waits for one holds no thread.
+//! Private keys of the pool. A signature is a future: a handshake that waits for one holds no thread.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,27 +19,27 @@ use crate::algorithm::Algorithm;
 use crate::metrics::Metrics;
 use crate::signatures::{SignatureRequest, Signatures};
 
-/// A key of the pool, as BoringSSL asks it.
+/// A key of the pool, for BoringSSL.
 #[derive(Clone)]
 pub struct Signer {
     pub signatures: Arc<Signatures>,
     pub key: ObjectId,
-    /// How long a handshake may wait.
+    /// How long a handshake may wait for its signature.
     pub patience: Duration,
     pub metrics: Arc<Metrics>,
 }
 
-/// A signature that a token was asked for.
-struct Asked {
+/// A signature that was requested.
+struct PendingSignature {
     told: oneshot::Receiver<Result<bytes::Bytes>>,
     wanted: SignatureRequest,
     deadline: Instant,
 }
 
-/// What a handshake is waiting for.
+/// The progress of a handshake.
 #[derive(Default)]
-pub struct Progress {
-    /// Whose it is, where that is known.
+pub struct HandshakeProgress {
+    /// Its client, if known.
     client: Option<SocketAddr>,
     signing: AtomicBool,
     signed: AtomicBool,
@@ -47,8 +47,8 @@ pub struct Progress {
     refused: AtomicBool,
 }
 
-impl Progress {
-    /// A client's, which has yet to begin.
+impl HandshakeProgress {
+    /// The progress of a client's handshake that has yet to begin.
     pub fn of(client: SocketAddr) -> Self {
         Self {
             client: Some(client),
@@ -56,7 +56,7 @@ impl Progress {
         }
     }
 
-    /// Whether it waits for its signature: not for its client.
+    /// Whether it waits for its signature, and not for its client.
     pub fn is_signing(&self) -> bool {
         self.signing.load(Ordering::Acquire)
     }
@@ -66,30 +66,30 @@ impl Progress {
         self.signed.load(Ordering::Acquire)
     }
 
-    /// Where the client is.
+    /// The client's address.
     pub fn address(&self) -> IpAddr {
         let nowhere = Ipv6Addr::UNSPECIFIED.into();
         self.client.map_or(nowhere, |client| client.ip())
     }
 
-    /// Whether no token has signed.
+    /// Whether the signature has failed.
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// No token is asked for it.
+    /// Refuses the handshake: no token is asked.
     pub fn refuse(&self) {
         self.refused.store(true, Ordering::Release);
     }
 
-    /// Whether no token was asked, for none would have signed in time.
+    /// Whether it was refused because no token would have signed in time.
     pub fn is_refused(&self) -> bool {
         self.refused.load(Ordering::Acquire)
     }
 }
 
-/// Where a handshake's [`Progress`] is.
-pub static PROGRESS: LazyLock<Index<Ssl, Arc<Progress>>> =
+/// Index of a handshake's [`HandshakeProgress`] in its `Ssl`.
+pub static PROGRESS: LazyLock<Index<Ssl, Arc<HandshakeProgress>>> =
     LazyLock::new(|| Ssl::new_ex_index().expect("memory for an index"));
 
 impl AsyncPrivateKeyMethod for Signer {
@@ -102,12 +102,12 @@ impl AsyncPrivateKeyMethod for Signer {
     ) -> Result<BoxPrivateKeyMethodFuture, AsyncPrivateKeyMethodError> {
         let algorithm = Algorithm::of(algorithm).ok_or(AsyncPrivateKeyMethodError)?;
         let progress = ssl.ex_data(*PROGRESS).cloned().unwrap_or_default();
-        // Whose session was not resumed has not been looked at before.
+        // Not checked before if the client offered a session that was not resumed.
         if self.is_late(&progress) {
             progress.refuse();
             return Err(AsyncPrivateKeyMethodError);
         }
-        let Asked {
+        let PendingSignature {
             told,
             wanted,
             deadline,
@@ -116,7 +116,7 @@ impl AsyncPrivateKeyMethod for Signer {
         progress.signing.store(true, Ordering::Release);
         Ok(Box::pin(async move {
             let _wanted = wanted;
-            // The pool keeps to the deadline, too, once it has been asked.
+            // The pool keeps to the deadline as well, once it has the request.
             let result = match timeout_at((deadline + GRACE).into(), told).await {
                 Ok(told) => told.unwrap_or_else(|_| Err(Error::lost("the pool has stopped"))),
                 Err(_) => Err(too_late()),
@@ -140,7 +140,7 @@ impl AsyncPrivateKeyMethod for Signer {
         }))
     }
 
-    /// Only key exchanges with static RSA ask for this, and none is offered.
+    /// Only key exchanges with static RSA need this, and none is offered.
     fn decrypt(
         &self,
         _ssl: &mut SslRef,
@@ -151,18 +151,17 @@ impl AsyncPrivateKeyMethod for Signer {
     }
 }
 
-/// The pool's own answer says more: it comes just after the deadline.
+/// How long the pool's own error is awaited after the deadline: it says more.
 const GRACE: Duration = Duration::from_millis(200);
 
-/// This part of its patience is for what nobody can know: a token that signs for somebody who has just gone away has
-/// done nothing for those who still wait, so it is better to take in one too few than one too many.
+/// An eighth of the patience is a margin for errors of the estimate. A signature for a client that has given up helps
+/// nobody, so refusing one too many is better than one too few.
 const MARGIN: u32 = 8;
 
 impl Signer {
-    /// Whether a handshake that came now would wait for too long, as far as the tokens have shown lately how fast
-    /// they are.
-    /// The same for a client that has no place in the queue.
-    pub fn is_late(&self, progress: &Progress) -> bool {
+    /// Estimates whether a new handshake would wait too long, by the recent speed of the tokens. Also `true` if the
+    /// queue would refuse it.
+    pub fn is_late(&self, progress: &HandshakeProgress) -> bool {
         let most = self.patience.saturating_sub(self.patience / MARGIN);
         match self.signatures.wait_estimate(&self.key, progress.address()) {
             Ok(estimate) => estimate.is_some_and(|wait| wait > most),
@@ -170,8 +169,13 @@ impl Signer {
         }
     }
 
-    /// Asks for a signature.
-    fn submit(&self, algorithm: &Algorithm, input: &[u8], progress: &Progress) -> Asked {
+    /// Requests a signature.
+    fn submit(
+        &self,
+        algorithm: &Algorithm,
+        input: &[u8],
+        progress: &HandshakeProgress,
+    ) -> PendingSignature {
         let (mechanism, data) = algorithm.prepare(input);
         let (tell, told) = oneshot::channel();
         let operation = Operation::Use {
@@ -180,7 +184,7 @@ impl Signer {
             mechanism,
             data: data.into(),
         };
-        // The client may have gone away: then nobody is told.
+        // The client may have gone: then nobody receives it.
         let done = Done::new(move |result| {
             drop(tell.send(result.and_then(hsmux_token::Outcome::into_bytes)));
         });
@@ -192,7 +196,7 @@ impl Signer {
             done,
         };
         let client = progress.address();
-        Asked {
+        PendingSignature {
             told,
             wanted: self.signatures.ask(&self.key, client, request),
             deadline,

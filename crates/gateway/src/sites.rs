@@ -1,11 +1,11 @@
-//! Which site a client means, and all sites as they are now.
+//! The sites that are served, and which of them a client gets.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::ticket_keys::Keys;
+use crate::ticket_keys::TicketKeys;
 use boring::error::ErrorStack;
 use boring::ssl::ClientHello;
 use hsmux_config::{Certificate, GatewaySection, Place, Site};
@@ -16,47 +16,47 @@ use hyper::header::HeaderValue;
 
 use crate::algorithm::Ability;
 use crate::backend::Backends;
-use crate::certificate::{Credential, Key};
-use crate::files::Files;
+use crate::certificate::{CertificateKey, Credential};
+use crate::file_budget::FileBudget;
 use crate::lifetime::Lifetime;
 use crate::metrics::Metrics;
 use crate::revocation;
 use crate::signatures::Signatures;
 use crate::signer::Signer;
-use crate::tls::{Face, Resumption};
+use crate::tls::{CertificateContext, Resumption};
 
-/// A site that is ready to serve.
-pub struct Served {
+/// A site that is ready to be served.
+pub struct ServedSite {
     pub site: Site,
-    /// Servers behind it.
+    /// The servers behind it.
     pub backends: Arc<Backends>,
-    /// EC first; none: no certificate of it is there yet.
-    faces: Vec<Face>,
-    /// Which certificates of its clients are revoked.
+    /// EC first. Empty: none of its certificates exists yet.
+    contexts: Vec<CertificateContext>,
+    /// Lists of revoked client certificates.
     pub revocation: Option<Arc<Revocation>>,
-    /// How long browsers are to use TLS only (RFC 6797), if they are told.
+    /// The field that tells browsers to use TLS only (RFC 6797), if configured.
     pub hsts: Option<HeaderValue>,
-    /// The pool's keys that it needs, and what those that hold them could do.
+    /// Keys of the pool that it needs, and what their members could do when they were read.
     keys: Vec<(ObjectId, Ability)>,
-    /// Its certificates that were there.
+    /// Files of its certificates that existed.
     chains: HashSet<PathBuf>,
-    /// Until when they are good.
+    /// Their expiry.
     lifetimes: Vec<Lifetime>,
-    /// How many an ACME client has yet to bring.
+    /// Number of certificates that an ACME client has yet to write.
     awaited: usize,
 }
 
 /// All sites.
 #[derive(Default)]
 pub struct Sites {
-    by_name: HashMap<String, Arc<Served>>,
-    /// The pool's keys that they need, and what those that hold them could do.
+    by_name: HashMap<String, Arc<ServedSite>>,
+    /// Keys of the pool that they need, and what their members could do when they were read.
     pub keys: Vec<(ObjectId, Ability)>,
-    /// The certificates that were there.
+    /// Files of certificates that existed.
     chains: HashSet<PathBuf>,
-    /// Until when they are good.
+    /// Their expiry.
     pub lifetimes: Vec<Lifetime>,
-    /// How many an ACME client has yet to bring.
+    /// Number of certificates that an ACME client has yet to write.
     pub awaited: usize,
 }
 
@@ -68,16 +68,16 @@ pub struct FailedSite {
     pub error: Error,
 }
 
-/// What the sites of a gateway are made with.
+/// Reads the sites of a gateway.
 pub struct SiteReader<'a> {
     pub section: &'a GatewaySection,
     pub signatures: &'a Arc<Signatures>,
     pub metrics: &'a Arc<Metrics>,
-    pub tickets: Option<&'a Keys>,
+    pub tickets: Option<&'a TicketKeys>,
 }
 
 impl SiteReader<'_> {
-    /// Reads all certificates and keys of all sites. The first mistake is the error.
+    /// Reads all certificates and keys of all sites. Stops at the first error.
     pub fn read(&self) -> Result<Sites> {
         let (before, mut sites) = (Sites::default(), Sites::default());
         for site in &self.section.sites {
@@ -86,7 +86,7 @@ impl SiteReader<'_> {
         Ok(sites)
     }
 
-    /// Reads them again. The names of a site that cannot be read are served as `before`, or not at all.
+    /// Reads them again. If a site cannot be read, its names are served as `before`, or not at all.
     pub fn read_again(&self, before: &Sites) -> (Sites, Vec<FailedSite>) {
         let (mut sites, mut failed) = (Sites::default(), Vec::new());
         for site in &self.section.sites {
@@ -102,8 +102,8 @@ impl SiteReader<'_> {
         (sites, failed)
     }
 
-    /// Reads one site. A certificate that an ACME client has yet to bring may be absent, unless it was there `before`.
-    fn site(&self, before: &Sites, site: &Site) -> Result<Served> {
+    /// Reads one site. A certificate that an ACME client has yet to write may be missing, unless it existed `before`.
+    fn site(&self, before: &Sites, site: &Site) -> Result<ServedSite> {
         let section = self.section;
         let pool = self.signatures.pool();
         let tickets = Resumption::of(section, self.tickets);
@@ -112,11 +112,11 @@ impl SiteReader<'_> {
         let hsts = (site.hsts > 0)
             .then(|| HeaderValue::from_str(&format!("max-age={}", site.hsts)).ok())
             .flatten();
-        let mut served = Served {
+        let mut served = ServedSite {
             backends: before.backends(site)?,
             revocation: revocation::read(site.clients.as_ref(), lists)?,
             site: site.clone(),
-            faces: Vec::new(),
+            contexts: Vec::new(),
             hsts,
             keys: Vec::new(),
             chains: HashSet::new(),
@@ -140,12 +140,12 @@ impl SiteReader<'_> {
                 .push(Lifetime::of(&site.names[0], &credential));
             let ec = credential.public.kind() == KeyKind::Ec;
             let ability = match credential.key {
-                Key::Pool(key) => {
+                CertificateKey::Pool(key) => {
                     let ability = of_holders(ec, &key, &pool.catalogue());
                     served.keys.push((key, ability.clone()));
                     ability
                 }
-                Key::File(_) => Ability::of(ec, |_| true),
+                CertificateKey::File(_) => Ability::of(ec, |_| true),
             };
             let signer = |key| Signer {
                 signatures: Arc::clone(self.signatures),
@@ -153,17 +153,17 @@ impl SiteReader<'_> {
                 patience: section.sign_timeout,
                 metrics: Arc::clone(self.metrics),
             };
-            let face = Face::new(site, &credential, ability, tickets, signer)?;
-            served.faces.push(face);
+            let context = CertificateContext::new(site, &credential, ability, tickets, signer)?;
+            served.contexts.push(context);
         }
-        served.faces.sort_by_key(|face| !face.is_ec());
+        served.contexts.sort_by_key(|context| !context.is_ec());
         Ok(served)
     }
 }
 
 impl Sites {
-    /// Serves these names by a site.
-    fn add(&mut self, names: &[String], served: &Arc<Served>) {
+    /// Adds a site by these names.
+    fn add(&mut self, names: &[String], served: &Arc<ServedSite>) {
         let mut others = self.by_name.values();
         if !others.any(|other| Arc::ptr_eq(other, served)) {
             self.keys.extend(served.keys.iter().cloned());
@@ -176,7 +176,7 @@ impl Sites {
         }
     }
 
-    /// Serves these names as `before`, if they were.
+    /// Keeps these names as `before`, if they were served.
     fn keep(&mut self, before: &Self, names: &[String]) {
         for name in names {
             if let Some(served) = before.by_name.get(name) {
@@ -185,7 +185,8 @@ impl Sites {
         }
     }
 
-    /// Connections that are open stay so, and what is known of their servers.
+    /// The servers behind a site. Those of `self` are kept if they are unchanged, with their open connections and
+    /// health.
     fn backends(&self, site: &Site) -> Result<Arc<Backends>> {
         let before = self.by_name.get(&site.names[0]);
         match before.filter(|served| served.backends.are_of(site)) {
@@ -194,7 +195,7 @@ impl Sites {
         }
     }
 
-    /// Whether those that hold a key can do other than when it was read.
+    /// `true` if the members of a key can do something else than when it was read.
     pub fn are_outdated(&self, pool: &Pool) -> bool {
         let catalogue = pool.catalogue();
         let changed = |(key, ability): &(ObjectId, Ability)| {
@@ -203,27 +204,28 @@ impl Sites {
         self.keys.iter().any(changed)
     }
 
-    /// Has the servers behind them checked, where they are to be.
-    pub fn keep_asking(&self, files: &Files) {
+    /// Starts the health checks that are configured.
+    pub fn start_checks(&self, files: &FileBudget) {
         for served in self.each() {
-            served.backends.keep_asking(files);
+            served.backends.start_checks(files);
         }
     }
 
-    /// Each once.
-    pub fn each(&self) -> impl Iterator<Item = &Served> {
+    /// Each site once.
+    pub fn each(&self) -> impl Iterator<Item = &ServedSite> {
         let each = self.by_name.iter();
         let first = each.filter(|(name, served)| **name == served.site.names[0]);
         first.map(|(_, served)| &**served)
     }
 
-    /// The site of a name: its own, that of `*` and the rest, or the one for every other and for none.
-    pub fn find(&self, name: Option<&str>) -> Option<Arc<Served>> {
+    /// The site of a name: by the name itself, by `*.` and the rest, or by `*`, which also serves clients without a
+    /// name.
+    pub fn find(&self, name: Option<&str>) -> Option<Arc<ServedSite>> {
         let mut names = names_for(name);
         names.find_map(|name| self.by_name.get(&*name).cloned())
     }
 
-    /// Whether a host is of the site that a connection has: by the names that it had when the connection was
+    /// Whether a host belongs to the site of a connection. The names are those of the time when the connection was
     /// opened, unless another site has a closer one by now.
     pub fn is_of(&self, site: &Site, host: &str) -> bool {
         let mut names = names_for(Some(host));
@@ -233,7 +235,7 @@ impl Sites {
     }
 }
 
-/// The names by which a site may be meant, the closest first; each is made only when those before it do not do.
+/// The names to look up for a client's name, the closest first.
 fn names_for(name: Option<&str>) -> impl Iterator<Item = Cow<'_, str>> {
     let name = name.map(|name| name.trim_end_matches('.'));
     let rest = name.and_then(|name| name.split_once('.'));
@@ -249,31 +251,31 @@ fn names_for(name: Option<&str>) -> impl Iterator<Item = Cow<'_, str>> {
         .chain([Cow::Borrowed("*")])
 }
 
-impl Served {
-    /// Whether one of its certificates is there.
+impl ServedSite {
+    /// Whether one of its certificates exists.
     pub fn is_certified(&self) -> bool {
-        !self.faces.is_empty()
+        !self.contexts.is_empty()
     }
 
-    /// Gives the handshake the first certificate that its client can verify and somebody would sign for in time, or
-    /// else, where it can verify none, the last; `false`: nobody would in time.
-    pub fn face(&self, hello: &mut ClientHello<'_>) -> Result<bool, ErrorStack> {
+    /// Gives the handshake the first certificate that its client can verify and that would be signed for in time. If
+    /// the client can verify none, it gets the last one. `false`: none would be signed for in time.
+    pub fn select_certificate(&self, hello: &mut ClientHello<'_>) -> Result<bool, ErrorStack> {
         let mut suiting = self
-            .faces
+            .contexts
             .iter()
-            .filter(|face| face.suits(hello))
+            .filter(|context| context.suits(hello))
             .peekable();
         let last = suiting
             .peek()
             .is_none()
-            .then(|| self.faces.last())
+            .then(|| self.contexts.last())
             .flatten();
         let mut all = suiting.chain(last);
-        let Some(face) = all.find(|face| !face.is_late(hello)) else {
+        let Some(context) = all.find(|context| !context.is_late(hello)) else {
             return Ok(false);
         };
         let lists = self.revocation.as_ref();
-        face.wear(hello.ssl_mut(), self.site.clients.as_ref(), lists)?;
+        context.apply(hello.ssl_mut(), self.site.clients.as_ref(), lists)?;
         Ok(true)
     }
 }
@@ -285,12 +287,12 @@ fn warn_of_absence(site: &str, file: &Path) {
     );
 }
 
-/// What a key of the pool signs with.
+/// The algorithms of a key of the pool.
 fn of_holders(ec: bool, key: &ObjectId, catalogue: &Catalogue) -> Ability {
     Ability::of(ec, |mechanism| catalogue.can(key, mechanism))
 }
 
-/// All files that the sites are read from.
+/// All files that the sites are made from.
 pub fn files(section: &GatewaySection) -> impl Iterator<Item = &Path> {
     section.sites.iter().flat_map(|site| {
         let certificates = site.certificates.iter().flat_map(of_certificate);

@@ -1,4 +1,4 @@
-//! A connection's socket, which somebody else may watch while TLS has it.
+//! A client's socket. Another task may watch for its end while TLS uses it.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -15,68 +15,68 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-/// The one that reads and writes. TLS asks for the few bytes before each record and then for the record: all that is
-/// there is read at once.
+/// A buffered socket. TLS reads the few bytes before each record and then the record; this reads all that is there at
+/// once.
 pub struct Socket {
     stream: Arc<TcpStream>,
-    /// What was read and nobody has asked for yet.
+    /// Bytes that were read ahead.
     ahead: Vec<u8>,
-    /// So many bytes of it were.
+    /// How many of them were taken.
     taken: usize,
-    last: Last,
-    /// Nothing was sent since something was read: perhaps that is not acknowledged yet.
+    last_write: LastWrite,
+    /// Nothing was sent since the last read, which may not be acknowledged yet.
     is_unanswered: bool,
 }
 
-/// Set when all that is still sent comes at once, and then the end: it travels in one segment with the end, where
-/// the answer, TLS's close_notify and TCP's FIN would each have one of their own, and wake up the client.
+/// Set before the last write. The answer, TLS's close_notify and TCP's FIN then travel in one segment. Else each has
+/// its own, and wakes up the client.
 #[derive(Clone, Default)]
-pub struct Last(Arc<AtomicBool>);
+pub struct LastWrite(Arc<AtomicBool>);
 
-/// Who asks for as much gets it without a copy.
+/// Size of the buffer. Reads of this size go past it.
 const AHEAD: usize = 2048;
 
-/// Whether the other side is there.
-pub struct Presence(Arc<TcpStream>);
+/// Watches whether the client hangs up.
+pub struct HangupWatch(Arc<TcpStream>);
 
 impl Socket {
-    pub fn new(stream: TcpStream) -> (Self, Presence) {
+    pub fn new(stream: TcpStream) -> (Self, HangupWatch) {
         let stream = Arc::new(stream);
         let socket = Self {
             stream: Arc::clone(&stream),
             ahead: Vec::new(),
             taken: 0,
-            last: Last::default(),
+            last_write: LastWrite::default(),
             is_unanswered: false,
         };
-        (socket, Presence(stream))
+        (socket, HangupWatch(stream))
     }
 
-    /// To say that the end follows.
-    pub fn last(&self) -> Last {
-        self.last.clone()
+    /// A handle to announce the last write.
+    pub fn last_write(&self) -> LastWrite {
+        self.last_write.clone()
     }
 
-    /// Whether something was read that nobody has asked for yet.
+    /// Whether bytes were read ahead.
     pub fn has_more(&self) -> bool {
         !self.ahead.is_empty()
     }
 
-    /// Acknowledges what was read, unless something was sent since then, which did that.
+    /// Acknowledges the last read at once, unless something was sent since then, which has done that.
     pub fn acknowledge(&self) {
         if self.is_unanswered {
-            // Else it takes its time, as always.
+            // If it fails the acknowledgment is only later, as usual.
             let _ = rustix::net::sockopt::set_tcp_quickack(self.stream.as_fd(), true);
         }
     }
 
-    /// What the client has connected to.
+    /// The address that the client has connected to.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.stream.local_addr()
     }
 
-    /// The first byte, which stays to be read.
-    pub async fn first(&mut self) -> io::Result<u8> {
+    /// The first byte. It is not consumed.
+    pub async fn first_byte(&mut self) -> io::Result<u8> {
         if self.ahead.is_empty() {
             poll_fn(|context| self.fill(context)).await?;
         }
@@ -100,7 +100,7 @@ impl Socket {
                 if !(1..bytes.len()).contains(&read) {
                     return Ok(read);
                 }
-                // All that was there: the next time it waits at once, without asking in vain.
+                // A short read has emptied the socket. WouldBlock tells tokio, which saves a read in vain next time.
                 short = Some(read);
                 Err(io::ErrorKind::WouldBlock.into())
             });
@@ -119,14 +119,14 @@ impl Socket {
         }
     }
 
-    /// What was read ahead, as much as is wanted.
+    /// Takes bytes that were read ahead.
     fn take(&mut self, buffer: &mut ReadBuf<'_>) {
         let left = &self.ahead[self.taken..];
         let wanted = left.len().min(buffer.remaining());
         buffer.put_slice(&left[..wanted]);
         self.taken += wanted;
         if self.taken == self.ahead.len() {
-            // A connection that waits keeps no room.
+            // An idle connection keeps no buffer.
             (self.ahead, self.taken) = (Vec::new(), 0);
         }
     }
@@ -149,9 +149,8 @@ impl Socket {
     }
 }
 
-impl Last {
-    /// From now on the system waits for more before it sends what is not a whole segment, or for the end (tcp(7),
-    /// MSG_MORE: 200 ms at most).
+impl LastWrite {
+    /// From now on the kernel holds back what is not a whole segment until the end (tcp(7), MSG_MORE; 200 ms at most).
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -161,10 +160,10 @@ impl Last {
     }
 }
 
-impl Presence {
-    /// Ends once the other side has closed the connection, or its own half: a handshake does not end without that.
+impl HangupWatch {
+    /// Returns once the client has closed the connection, or its own half: a handshake cannot complete without that.
     pub async fn hung_up(self) {
-        /// What has come is for the other one to read. Until it does, nothing tells when more happens.
+        /// How often unread bytes are looked at again: while there are some, no event tells of the end.
         const AGAIN: Duration = Duration::from_secs(1);
         while let Ok(1..) = self.0.peek(&mut [0]).await {
             let ready = self.0.ready(Interest::READABLE).await;
@@ -206,7 +205,7 @@ impl AsyncWrite for Socket {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let socket = self.get_mut();
-        if !socket.last.is_set() {
+        if !socket.last_write.is_set() {
             return socket.send(context, |stream| stream.try_write(bytes));
         }
         let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
@@ -246,9 +245,9 @@ mod tests {
 
     use super::*;
 
-    /// However much is asked for at a time, all arrives, in its order, and then the end.
+    /// All bytes arrive in order, and then the end, whatever the sizes of reads.
     #[tokio::test]
-    async fn what_is_read_ahead_is_not_lost() {
+    async fn bytes_that_were_read_ahead_are_not_lost() {
         let sent: Vec<u8> = (0..50_000_u32).map(|n| (n % 251) as u8).collect();
         for sizes in [&[5, 700][..], &[1], &[5, 16_384], &[2047, 2048, 2049]] {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -273,16 +272,16 @@ mod tests {
         }
     }
 
-    /// The system waits 200 ms for the end; a test that is held up for longer begins anew.
+    /// The kernel waits 200 ms for the end. A slow machine may miss that, so only half of the tries have to succeed.
     #[tokio::test]
-    async fn the_last_words_travel_with_the_end() {
+    async fn the_last_write_is_sent_with_the_end() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut together = 0;
         for _ in 0..10 {
             let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             client.set_nonblocking(true).unwrap();
             let (mut socket, _presence) = Socket::new(listener.accept().await.unwrap().0);
-            socket.last().set();
+            socket.last_write().set();
             socket.write_all(b"answer").await.unwrap();
             let early = io::Read::read(&mut client, &mut [0; 20]);
             together += usize::from(early.is_err());

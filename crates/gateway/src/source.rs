@@ -1,4 +1,4 @@
-//! Where a client is: one that has many addresses counts once.
+//! Sources of connections: a client with many addresses counts once.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use parking_lot::Mutex;
 
 use crate::activity::Activity;
 
-/// An address of IPv4, or a /48 of IPv6: as many as one customer of a network may have (RFC 6177).
+/// An address of IPv4, or a /48 of IPv6, which one customer may have (RFC 6177).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ClientSource(u64, bool);
 
 impl ClientSource {
-    /// Of a client's address.
+    /// The source of a client's address.
     pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self(u64::from(u32::from(address)), false),
@@ -22,7 +22,7 @@ impl ClientSource {
     }
 }
 
-/// The client within its source: an address of IPv4, or the first of a /64 of IPv6, of which one host has all.
+/// The subnet of a client: an address of IPv4, or the first address of a /64 of IPv6, which one host may have.
 pub fn subnet(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
@@ -36,18 +36,18 @@ pub struct SourceSlots {
     slots: Mutex<Slots<ClientSource, Arc<Activity>>>,
 }
 
-/// One of them, until this is dropped.
-pub struct Counted {
+/// A counted connection, until this is dropped.
+pub struct SourceSlot {
     sources: Arc<SourceSlots>,
     source: ClientSource,
     number: u64,
 }
 
-/// Connections that are looked at for one that is idle.
+/// How many connections are searched for an idle one.
 const LOOKS: usize = 4096;
 
 impl SourceSlots {
-    /// So many of each at most.
+    /// At most so many connections of each source.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
             most,
@@ -55,14 +55,18 @@ impl SourceSlots {
         })
     }
 
-    /// One more; `None`: it has as many as it may.
-    pub fn count(self: &Arc<Self>, address: IpAddr, activity: &Arc<Activity>) -> Option<Counted> {
+    /// Counts one more. `None`: its source has reached the limit.
+    pub fn count(
+        self: &Arc<Self>,
+        address: IpAddr,
+        activity: &Arc<Activity>,
+    ) -> Option<SourceSlot> {
         let source = ClientSource::of(address);
         let mut slots = self.slots.lock();
         if slots.of(source) >= self.most {
             return None;
         }
-        Some(Counted {
+        Some(SourceSlot {
             sources: Arc::clone(self),
             source,
             number: slots.insert(source, Arc::clone(activity)),
@@ -70,8 +74,8 @@ impl SourceSlots {
     }
 }
 
-impl Counted {
-    /// Ends an idle connection of the source with the most, so that this one has room. Answers whether there was one.
+impl SourceSlot {
+    /// Ends an idle connection of the source with the most, to make room for this one. Returns whether there was one.
     pub fn evict_another(&self) -> bool {
         let mut slots = self.sources.slots.lock();
         let evicted = slots.evict_for(self.source, LOOKS, |activity| activity.is_idle());
@@ -80,7 +84,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for SourceSlot {
     fn drop(&mut self) {
         let removed = self.sources.slots.lock().remove(self.source, self.number);
         drop(removed);
@@ -92,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_of_ipv6_is_one_source_and_an_address_of_ipv4_is() {
+    fn a_source_is_an_ipv4_address_or_an_ipv6_network() {
         let source = |address: &str| ClientSource::of(address.parse().unwrap());
         assert_eq!(source("2001:db8::1"), source("2001:db8::ffff:0:0:1"));
         assert_eq!(source("2001:db8::1"), source("2001:db8:0:ffff::1"));
@@ -111,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_has_so_many_and_others_have_theirs() {
+    fn each_source_has_its_own_limit() {
         let sources = SourceSlots::new(2);
         let count = |address: &str| sources.count(address.parse().unwrap(), &Activity::new());
         let first = count("2001:db8::1");
@@ -126,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_connection_of_the_source_with_most_gives_way_once() {
+    fn an_idle_connection_of_the_source_with_the_most_is_evicted_once() {
         let sources = SourceSlots::new(10);
         let count = |address: &str| {
             let activity = Activity::new();
@@ -135,7 +139,7 @@ mod tests {
             (counted.unwrap(), activity)
         };
         let many: Vec<_> = (0..3).map(|_| count("192.0.2.1")).collect();
-        many[0].1.keep();
+        many[0].1.mark_busy();
         let (few, _) = count("192.0.2.2");
         assert!(few.evict_another());
         let evicted = many.iter().map(|(_, activity)| activity.is_evicted());

@@ -1,8 +1,8 @@
-//! Keys of TLS session tickets (RFC 5077, RFC 8446 section 4.6.1) that come from outside of BoringSSL, so
-//! that every server of a cluster resumes what another has begun, and that change while it serves.
+//! Keys of TLS session tickets (RFC 5077, RFC 8446 section 4.6.1) that all servers of a cluster share. So each server
+//! resumes sessions of the others. They change while the server runs.
 //!
-//! BoringSSL takes them by a callback that is `unsafe` to give, and sends tickets before the first write by a call that
-//! is `unsafe` as well. docs/internals/unsafe.md has the reasons.
+//! BoringSSL takes the keys by a callback, and sends tickets before the first write by a call. Both are `unsafe`;
+//! docs/internals/unsafe.md has the reasons.
 
 mod callback;
 mod key;
@@ -13,31 +13,31 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 pub use callback::install;
-pub use key::Key;
+pub use key::TicketKey;
 pub use send::send;
 
-/// The keys that are good now, the same for all who hold a clone.
+/// The current keys. All clones share them.
 #[derive(Clone)]
-pub struct Keys(Arc<ArcSwap<Ring>>);
+pub struct TicketKeys(Arc<ArcSwap<TicketKeyRing>>);
 
-/// One key for new tickets, and those whose tickets are taken as well.
-pub struct Ring {
-    /// What new tickets are sealed with.
-    pub current: Key,
-    /// Tickets of this one are taken, and replaced by new ones.
-    pub previous: Option<Key>,
-    /// Tickets of this one are taken: a server whose clock is ahead has given them.
-    pub next: Option<Key>,
+/// The key for new tickets, and the keys whose tickets are accepted as well.
+pub struct TicketKeyRing {
+    /// Seals new tickets.
+    pub current: TicketKey,
+    /// Its tickets are accepted, and replaced by new ones.
+    pub previous: Option<TicketKey>,
+    /// Its tickets are accepted: a server whose clock is ahead has issued them.
+    pub next: Option<TicketKey>,
 }
 
-impl Keys {
-    /// So many servers as hold this, and a first set of keys.
-    pub fn new(ring: Ring) -> Self {
+impl TicketKeys {
+    /// Starts with these keys.
+    pub fn new(ring: TicketKeyRing) -> Self {
         Self(Arc::new(ArcSwap::from_pointee(ring)))
     }
 
-    /// From now on these are good, and no others.
-    pub fn replace(&self, ring: Ring) {
+    /// Replaces all keys.
+    pub fn replace(&self, ring: TicketKeyRing) {
         self.0.store(Arc::new(ring));
     }
 }

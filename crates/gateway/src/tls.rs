@@ -1,8 +1,8 @@
-//! TLS of a site: one context for each of its certificates, and what a client's first words choose.
+//! TLS of a site: one context for each of its certificates, selected by the ClientHello.
 
 use std::sync::{Arc, LazyLock};
 
-use crate::ticket_keys::Keys;
+use crate::ticket_keys::TicketKeys;
 use boring::error::ErrorStack;
 use boring::ex_data::Index;
 use boring::ssl::{
@@ -17,48 +17,49 @@ use hsmux_software::revocation::{Refused, Revocation};
 use hsmux_token::Result;
 
 use crate::algorithm::Ability;
-use crate::certificate::{Credential, Key, chain, wrong};
+use crate::certificate::{CertificateKey, Credential, chain, wrong};
 use crate::revocation;
 use crate::signer::{PROGRESS, Signer};
-use crate::sites::{Served, Sites};
+use crate::sites::{ServedSite, Sites};
 
-/// TLS 1.2 (RFC 9325, section 4.2): forward secrecy and authenticated encryption. TLS 1.3 has no other.
+/// Cipher suites of TLS 1.2 with forward secrecy and authenticated encryption (RFC 9325, section 4.2). All of TLS 1.3
+/// are such.
 pub const SUITES: &str = "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:\
     ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384:\
     ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305";
 
-/// Those of them that need an EC key, as they travel.
+/// Codes of those that need an EC key.
 const ECDSA_SUITES: [[u8; 2]; 3] = [[0xc0, 0x2b], [0xc0, 0x2c], [0xcc, 0xa9]];
 
-/// A certificate that is ready to serve.
-pub struct Face {
+/// A certificate with its context of TLS.
+pub struct CertificateContext {
     context: SslContext,
     ability: Ability,
-    /// The signature algorithm that TLS 1.3 has for its curve.
+    /// The signature algorithm of TLS 1.3 for its curve.
     ecdsa: Option<[u8; 2]>,
-    /// What signs for it, if that is not this process itself.
+    /// Signs for it, if its key is in the pool.
     signer: Option<Signer>,
     ocsp: Option<Vec<u8>>,
 }
 
-/// Where a handshake's site is.
-pub static SITE: LazyLock<Index<Ssl, Arc<Served>>> =
+/// Index of a handshake's site in its `Ssl`.
+pub static SITE: LazyLock<Index<Ssl, Arc<ServedSite>>> =
     LazyLock::new(|| Ssl::new_ex_index().expect("memory for an index"));
 
-/// By what clients come back without a signature.
+/// How clients resume sessions, which needs no signature.
 #[derive(Clone, Copy)]
 pub enum Resumption<'a> {
-    /// Not at all.
+    /// They cannot.
     None,
-    /// Tickets of this process alone, whose keys BoringSSL makes and renews.
+    /// By tickets of this process alone. BoringSSL makes and rotates their keys.
     Own,
-    /// Those of all hosts of a cluster.
-    Shared(&'a Keys),
+    /// By tickets of all hosts of a cluster.
+    Shared(&'a TicketKeys),
 }
 
 impl<'a> Resumption<'a> {
-    /// As the configuration has it, with these keys if they are shared.
-    pub fn of(section: &GatewaySection, keys: Option<&'a Keys>) -> Self {
+    /// The configured one. `keys` are those that hosts share.
+    pub fn of(section: &GatewaySection, keys: Option<&'a TicketKeys>) -> Self {
         match keys {
             _ if !section.tickets => Self::None,
             None => Self::Own,
@@ -67,8 +68,8 @@ impl<'a> Resumption<'a> {
     }
 }
 
-/// What every handshake begins with. It has the keys of a process's own tickets, and so it stays when certificates
-/// change.
+/// The context that every handshake begins with. It has the keys of this process's own tickets, so it stays when
+/// certificates change.
 pub fn front(
     sites: impl Fn() -> Arc<Sites> + Send + Sync + 'static,
     tickets: Resumption<'_>,
@@ -76,13 +77,13 @@ pub fn front(
     let mut context = builder(tickets)?;
     context.set_select_certificate_callback(move |mut hello: ClientHello<'_>| {
         let name = hello.servername(NameType::HOST_NAME).map(str::to_owned);
-        // Without a site the next callback refuses it, by the proper alert.
+        // Without a site the next callback refuses the handshake, with the proper alert.
         let served = sites().find(name.as_deref());
         if let Some(served) = served.filter(|served| served.is_certified()) {
-            let has_face = served
-                .face(&mut hello)
+            let is_selected = served
+                .select_certificate(&mut hello)
                 .map_err(|_| SelectCertError::ERROR)?;
-            if has_face {
+            if is_selected {
                 hello.ssl_mut().replace_ex_data(*SITE, served);
             } else if let Some(progress) = hello.ssl().ex_data(*PROGRESS) {
                 progress.refuse();
@@ -105,12 +106,12 @@ pub fn front(
     Ok(context.build())
 }
 
-/// What every context has.
+/// Settings of every context.
 pub fn builder(tickets: Resumption<'_>) -> Result<SslContextBuilder, ErrorStack> {
     let mut context = SslContext::builder(SslMethod::tls())?;
     context.set_min_proto_version(Some(SslVersion::TLS1_2))?;
     context.set_strict_cipher_list(SUITES)?;
-    // Tickets alone: nothing of a session is kept here.
+    // Sessions are in tickets only, and not cached here.
     context.set_session_cache_mode(SslSessionCacheMode::OFF);
     context.set_options(SslOptions::CIPHER_SERVER_PREFERENCE);
     match tickets {
@@ -121,8 +122,8 @@ pub fn builder(tickets: Resumption<'_>) -> Result<SslContextBuilder, ErrorStack>
     Ok(context)
 }
 
-impl Face {
-    /// A certificate of a site; `signer` makes what signs with a key of the pool.
+impl CertificateContext {
+    /// A certificate of a site. `signer` makes a signer for a key of the pool.
     pub fn new(
         site: &Site,
         credential: &Credential,
@@ -132,20 +133,20 @@ impl Face {
     ) -> Result<Self> {
         let named = |e: ErrorStack| wrong(&credential.name, e);
         let mut context = builder(tickets).map_err(named)?;
-        dress(&mut context, site, credential).map_err(named)?;
+        set_up_certificate(&mut context, site, credential).map_err(named)?;
         context.set_sigalgs_list(&ability.list).map_err(named)?;
         let signer = match &credential.key {
-            Key::File(key) => {
+            CertificateKey::File(key) => {
                 context.set_private_key(key).map_err(named)?;
                 None
             }
-            Key::Pool(key) => Some(signer(*key)),
+            CertificateKey::Pool(key) => Some(signer(*key)),
         };
         if let Some(signer) = signer.clone() {
             context.set_async_private_key_method(signer);
         }
         if let Some(clients) = &site.clients {
-            trust(&mut context, clients)?;
+            set_up_client_ca(&mut context, clients)?;
         }
         let ecdsa = ability.ec.then(|| match credential.public.bits() {
             256 => [0x04, 0x03],
@@ -160,16 +161,16 @@ impl Face {
         })
     }
 
-    /// Whether EC: it goes before RSA.
+    /// Whether its key is EC, which is preferred to RSA.
     pub fn is_ec(&self) -> bool {
         self.ability.ec
     }
 
-    /// Whether the client of this hello can verify it.
+    /// Whether the client can verify it.
     pub fn suits(&self, hello: &ClientHello<'_>) -> bool {
         let Some(ecdsa) = self.ecdsa else { return true };
         let tls13 = has(hello, ExtensionType::SUPPORTED_VERSIONS, 1, [0x03, 0x04]);
-        // In TLS 1.2 the curve does not matter, and nor does the hash.
+        // In TLS 1.2 neither the curve nor the hash matters.
         let verifies = if tls13 {
             has(hello, ExtensionType::SIGNATURE_ALGORITHMS, 2, ecdsa)
         } else {
@@ -181,8 +182,8 @@ impl Face {
         verifies && (tls13 || suites().any(|suite| ECDSA_SUITES.iter().any(|one| one == suite)))
     }
 
-    /// Whether the client of this hello would wait too long for a signature: it is told so before any work is done. Who
-    /// resumes a session needs none.
+    /// Whether the client would wait too long for a signature. Such a client is refused before any work is done.
+    /// Resumed sessions need no signature.
     pub fn is_late(&self, hello: &ClientHello<'_>) -> bool {
         let progress = hello.ssl().ex_data(*PROGRESS);
         let (Some(signer), Some(progress)) = (&self.signer, progress) else {
@@ -191,8 +192,8 @@ impl Face {
         signer.is_late(progress) && !resumes(hello)
     }
 
-    /// Makes the handshake its own.
-    pub fn wear(
+    /// Applies this certificate to a handshake.
+    pub fn apply(
         &self,
         ssl: &mut SslRef,
         clients: Option<&Clients>,
@@ -215,17 +216,17 @@ impl Face {
                     verified && (context.error_depth() > 0 || is_believed(&lists, context))
                 }),
             }
-            // A session that is resumed would not have its certificate looked at, which may have expired or be revoked.
+            // Resumption would skip the check of the client's certificate, which may have expired or been revoked.
             ssl.set_options(SslOptions::NO_TICKET);
         }
         Ok(())
     }
 }
 
-/// Whether the lists say nothing against a chain that leads to a root.
+/// Whether no list speaks against a verified chain.
 fn is_believed(lists: &Revocation, context: &mut X509StoreContextRef) -> bool {
     let chain = context.chain().into_iter().flatten();
-    let Err(why) = revocation::judge(lists, chain) else {
+    let Err(why) = revocation::check(lists, chain) else {
         return true;
     };
     tracing::info!("a client's certificate is refused: {why}");
@@ -237,14 +238,14 @@ fn is_believed(lists: &Revocation, context: &mut X509StoreContextRef) -> bool {
     false
 }
 
-/// Whether a hello brings a session, which may be good.
+/// Whether a hello offers a session. It may not be valid.
 fn resumes(hello: &ClientHello<'_>) -> bool {
     let ticket = hello.get_extension(ExtensionType::SESSION_TICKET);
     let session = hello.get_extension(ExtensionType::PRE_SHARED_KEY);
     session.is_some() || ticket.is_some_and(|ticket| !ticket.is_empty())
 }
 
-/// Whether a list of two-byte values, behind a length of so many bytes, has this one.
+/// Whether an extension's list of two-byte values has this one. `skip` is the size of the list's length.
 fn has(hello: &ClientHello<'_>, extension: ExtensionType, skip: usize, value: [u8; 2]) -> bool {
     let list = hello
         .get_extension(extension)
@@ -252,7 +253,7 @@ fn has(hello: &ClientHello<'_>, extension: ExtensionType, skip: usize, value: [u
     list.is_some_and(|list| list.chunks_exact(2).any(|one| one == value))
 }
 
-fn dress(
+fn set_up_certificate(
     context: &mut SslContextBuilder,
     site: &Site,
     credential: &Credential,
@@ -265,7 +266,7 @@ fn dress(
     let names = site.names.join(" ");
     context.set_session_id_context(&boring::sha::sha256(names.as_bytes()))?;
     let protocols: &'static [u8] = match site.behind {
-        // Whatever it speaks is its own affair.
+        // Its protocol is up to client and backend.
         Behind::Tcp(..) => return Ok(()),
         _ if site.http2 => b"\x02h2\x08http/1.1",
         _ => b"\x08http/1.1",
@@ -276,7 +277,7 @@ fn dress(
     Ok(())
 }
 
-fn trust(context: &mut SslContextBuilder, clients: &Clients) -> Result<()> {
+fn set_up_client_ca(context: &mut SslContextBuilder, clients: &Clients) -> Result<()> {
     let file = clients.roots.display();
     let named = |e: ErrorStack| wrong(&file, e);
     let mut store = X509StoreBuilder::new().map_err(named)?;

@@ -1,6 +1,6 @@
-//! A client's connection inside TLS: BoringSSL's own stream on an asynchronous socket.
+//! A client's TLS connection: BoringSSL's own stream on an asynchronous socket.
 //!
-//! tokio-boring has such a stream, too, but no way to send session tickets before there is something to write.
+//! The stream of tokio-boring cannot send session tickets before there is something to write.
 
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
@@ -15,26 +15,26 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::socket::Socket;
 
 /// A connection whose handshake is done.
-pub struct TlsStream(SslStream<Bridge>);
+pub struct TlsStream(SslStream<SyncSocket>);
 
-/// The socket as BoringSSL sees it, which waits for nothing.
-struct Bridge {
+/// The socket for BoringSSL, which never blocks.
+struct SyncSocket {
     socket: Socket,
-    /// Whom the socket wakes: who reads or writes just now.
+    /// The task that reads or writes now.
     waker: Waker,
 }
 
-/// What one record has at most (RFC 8446, section 5.1), and one reading brings.
+/// The largest record (RFC 8446, section 5.1), which is also the most that one read returns.
 const RECORD: usize = 16 << 10;
 
 impl TlsStream {
-    /// The handshake of a server; `None`: it has failed, which the client was told.
+    /// The handshake of a server. `None`: it has failed, and the client got an alert.
     pub async fn accept(ssl: Ssl, socket: Socket) -> Option<Self> {
-        let bridge = Bridge {
+        let socket = SyncSocket {
             socket,
             waker: Waker::noop().clone(),
         };
-        let mut pending = Some(SslStreamBuilder::new(ssl, bridge).setup_accept());
+        let mut pending = Some(SslStreamBuilder::new(ssl, socket).setup_accept());
         poll_fn(|context| {
             let Some(mut handshake) = pending.take() else {
                 return Poll::Ready(None);
@@ -57,10 +57,12 @@ impl TlsStream {
         .await
     }
 
-    /// Answers the end of the handshake: by session tickets, or else by an acknowledgment. The client's kernel may keep
-    /// the first request back until then, for 40 ms (Nagle's algorithm, delayed acknowledgments). Nothing is sent where
-    /// the request is there, or where HTTP/2 begins with words of ours: those take all along.
-    pub fn greet(&mut self) {
+    /// Sends session tickets or an acknowledgment right after the handshake. The client's kernel may hold back the
+    /// first request until then, for 40 ms (Nagle's algorithm, delayed acknowledgments).
+    ///
+    /// Nothing is sent if the request is there already, or if HTTP/2 begins with a frame of the server, which has the
+    /// same effect.
+    pub fn acknowledge_handshake(&mut self) {
         if self.get_ref().has_more() || self.is_http2() {
             return;
         }
@@ -84,7 +86,7 @@ impl TlsStream {
     fn within<T>(
         &mut self,
         context: &Context<'_>,
-        work: impl FnOnce(&mut SslStream<Bridge>) -> io::Result<T>,
+        work: impl FnOnce(&mut SslStream<SyncSocket>) -> io::Result<T>,
     ) -> Poll<io::Result<T>> {
         context.waker().clone_into(&mut self.0.get_mut().waker);
         match work(&mut self.0) {
@@ -137,7 +139,7 @@ impl AsyncWrite for TlsStream {
     }
 }
 
-impl Bridge {
+impl SyncSocket {
     fn poll<T>(
         &mut self,
         work: impl FnOnce(Pin<&mut Socket>, &mut Context<'_>) -> Poll<io::Result<T>>,
@@ -150,7 +152,7 @@ impl Bridge {
     }
 }
 
-impl Read for Bridge {
+impl Read for SyncSocket {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let mut buffer = ReadBuf::new(bytes);
         self.poll(|socket, context| socket.poll_read(context, &mut buffer))?;
@@ -158,7 +160,7 @@ impl Read for Bridge {
     }
 }
 
-impl Write for Bridge {
+impl Write for SyncSocket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.poll(|socket, context| socket.poll_write(context, bytes))
     }

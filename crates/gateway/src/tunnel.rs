@@ -1,37 +1,37 @@
-//! Anything inside TLS, to a backend as it is.
+//! Relays any protocol inside TLS to a backend.
 
 use hsmux_config::Behind;
 use tokio::io::AsyncWriteExt;
 
-use crate::backend::{Line, Unreached};
-use crate::connection::Client;
-use crate::house::House;
-use crate::joined::join;
-use crate::metrics::Refused;
+use crate::app_state::AppState;
+use crate::backend::{BackendStream, ConnectError};
+use crate::connection::TlsClient;
+use crate::metrics::RefusalReason;
 use crate::proxy_header;
+use crate::relay::relay;
 
-/// Connects to one of the site's backends and passes everything on.
-pub async fn serve(house: &House, client: Client) -> Result<(), Refused> {
-    let mut backend = connect(house, &client).await?;
+/// Connects to one of the site's backends and relays.
+pub async fn serve(app: &AppState, client: TlsClient) -> Result<(), RefusalReason> {
+    let mut backend = connect(app, &client).await?;
     if let Behind::Tcp(_, Some(version)) = client.served.site.behind {
         let to = client.stream.get_ref().get_ref().local_addr();
-        let header = proxy_header::write(version, client.from, to.map_err(|_| Refused::Tls)?);
-        // One that has gone by now says so below.
+        let header = proxy_header::write(version, client.from, to.map_err(|_| RefusalReason::Tls)?);
+        // An error shows up again in the relay.
         let _ = backend.write_all(&header).await;
     }
-    join(house, client.stream, backend).await;
+    relay(app, client.stream, backend).await;
     Ok(())
 }
 
-async fn connect(house: &House, client: &Client) -> Result<Line, Refused> {
+async fn connect(app: &AppState, client: &TlsClient) -> Result<BackendStream, RefusalReason> {
     let served = &client.served;
     for backend in served.backends.in_turn() {
         let patience = served.site.backend_timeout;
-        match backend.connect(patience, &house.files).await {
-            Ok(line) => return Ok(line),
-            Err(Unreached::NoFile) => return Err(Refused::Files),
-            Err(Unreached::Down) => {}
+        match backend.connect(patience, &app.files).await {
+            Ok(stream) => return Ok(stream),
+            Err(ConnectError::NoFile) => return Err(RefusalReason::Files),
+            Err(ConnectError::Down) => {}
         }
     }
-    Err(Refused::Backend)
+    Err(RefusalReason::Backend)
 }

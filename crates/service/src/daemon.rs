@@ -1,4 +1,4 @@
-//! The daemon, as a service has it: what is in force, and who takes its connections.
+//! The daemon as a service sees it: it sends the configuration and takes connections.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,7 +11,7 @@ use hsmux_config::{Config, parse};
 use hsmux_token::{Error, Kind, Result};
 use hsmux_wire::{FromService, ServiceClient, ServiceLink, ToService};
 
-/// The link to the daemon.
+/// A service's link to the daemon.
 pub struct Daemon {
     link: ServiceLink,
     /// The configuration file, for messages and relative paths.
@@ -20,20 +20,20 @@ pub struct Daemon {
     trouble: ArcSwapOption<String>,
 }
 
-/// What the daemon has said.
+/// A message of the daemon.
 #[derive(Debug, PartialEq, Eq)]
-pub enum News {
-    /// Something else is in force, or the daemon is in other trouble.
+pub enum DaemonEvent {
+    /// The configuration is another one, or the daemon's trouble is.
     Changed,
-    /// No new clients from now on.
+    /// Accept no new clients from now on.
     StopListening,
-    /// It has gone.
+    /// The daemon has ended.
     End,
 }
 
 impl Daemon {
-    /// Waits for its configuration of this file.
-    pub fn meet(link: OwnedFd, file: PathBuf) -> Result<Self> {
+    /// Waits for the configuration, which the daemon has read from `file`.
+    pub fn await_configuration(link: OwnedFd, file: PathBuf) -> Result<Self> {
         let link = ServiceLink::of_service(link);
         match link.hear().map_err(|e| lost(&e))? {
             ToService::Configuration(text) => Ok(Self {
@@ -51,43 +51,43 @@ impl Daemon {
         self.config.load_full()
     }
 
-    /// Why the daemon uses no keys now, where it does not.
+    /// Why the daemon uses no keys now, if so.
     pub fn trouble(&self) -> Option<Arc<String>> {
         self.trouble.load_full()
     }
 
-    /// Waits for what it says. A configuration is in force when this answers.
-    pub fn hear(&self) -> Result<News> {
+    /// Waits for a message. A new configuration is in force when this returns.
+    pub fn next_event(&self) -> Result<DaemonEvent> {
         match self.link.hear() {
             Ok(ToService::Configuration(text)) => {
                 match read(&self.file, &text) {
                     Ok(config) => self.config.store(Arc::new(config)),
                     Err(error) => tracing::error!(%error, "the service goes on as it was"),
                 }
-                Ok(News::Changed)
+                Ok(DaemonEvent::Changed)
             }
             Ok(ToService::Trouble(why)) => {
                 self.trouble.store(why.map(Arc::new));
-                Ok(News::Changed)
+                Ok(DaemonEvent::Changed)
             }
-            Ok(ToService::StopListening) => Ok(News::StopListening),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(News::End),
+            Ok(ToService::StopListening) => Ok(DaemonEvent::StopListening),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(DaemonEvent::End),
             Err(error) => Err(lost(&error)),
         }
     }
 
-    /// Says that this service serves.
+    /// Reports that this service serves.
     pub fn ready(&self) -> Result<()> {
         self.link.report(FromService::Ready).map_err(|e| lost(&e))
     }
 
-    /// Says why it cannot.
+    /// Reports why this service cannot start.
     pub fn failed(&self, why: &Error) {
-        // It hears it, or has gone.
+        // An error means that the daemon has ended.
         let _ = self.link.report(FromService::Failed(why.clone()));
     }
 
-    /// A client is refused. Where very many are, not all of them are told.
+    /// Reports a refused client. If there are very many, some are not reported.
     pub fn refuse(&self, from: &str, problem: &str, advice: &str) {
         let _ = self.link.report(FromService::Refused {
             from: from.to_owned(),
@@ -96,8 +96,8 @@ impl Daemon {
         });
     }
 
-    /// A connection that the daemon serves for this client; what that may do, and whether it may have one, the daemon
-    /// says on it.
+    /// Opens a connection that the daemon serves for this client. The daemon itself refuses it or limits it, and says
+    /// so on the connection.
     pub fn connect(&self, client: ServiceClient) -> Result<UnixStream> {
         let failed = |error: io::Error| {
             let message = format!("the daemon takes no connection: {error}");
@@ -110,7 +110,7 @@ impl Daemon {
     }
 }
 
-/// The daemon has found it good.
+/// Parses a configuration that the daemon has accepted.
 fn read(file: &Path, text: &str) -> Result<Config> {
     parse(file, text).map_err(|mistakes| {
         let lines: Vec<_> = mistakes.iter().map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! The daemon's answers, on the threads that serve clients.
+//! Reads the daemon's answers on the threads that serve clients.
 
 use std::io;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use hsmux_wire::{Reactor, TurnRoom};
 use tokio::io::unix::AsyncFd;
 use tokio::time::sleep_until;
 
-/// Turns the reactor whenever something is ready or due. It ends with the runtime.
+/// Turns the reactor whenever something is ready or due, until the runtime ends.
 pub async fn drive(reactor: Arc<Reactor>) -> io::Result<()> {
     let descriptor = reactor.descriptor().try_clone_to_owned()?;
     // Deprecated for types that may change their descriptor; an owned descriptor does not.

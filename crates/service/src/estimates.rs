@@ -1,4 +1,4 @@
-//! What uses of keys would have to wait for, as the daemon has said lately.
+//! Estimated waiting times for uses of keys, from the daemon.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -6,75 +6,74 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use hsmux_token::{Error, Estimate, Kind, Members, ObjectId, Result, Room};
+use hsmux_token::{Error, Estimate, KeyCapacity, Kind, Members, ObjectId, Result};
 use parking_lot::{Condvar, Mutex};
 
 use crate::member::DaemonConnector;
 
-/// While keys are used the daemon is asked so often.
+/// How often the daemon is asked while keys are used.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// What was said longer ago says nothing about the time.
+/// An older estimate says nothing about the time.
 const GOOD_FOR: Duration = Duration::from_secs(1);
 
 /// Estimates of the keys that the service has used. A thread asks the daemon for them while they are used.
-pub struct Estimates(Arc<Shared>);
+pub struct Estimates(Arc<EstimateCache>);
 
-struct Shared {
+struct EstimateCache {
     connector: Arc<DaemonConnector>,
-    known: ArcSwap<Known>,
-    /// Whether somebody has wanted one since the daemon was asked.
+    snapshot: ArcSwap<EstimateSnapshot>,
+    /// Whether an estimate was wanted since the daemon was last asked.
     is_wanted: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<UsedKeys>,
     wake: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct UsedKeys {
     keys: HashSet<ObjectId>,
     has_ended: bool,
 }
 
-struct Known {
+struct EstimateSnapshot {
     at: Instant,
     of_keys: HashMap<ObjectId, Estimate>,
-    rooms: HashMap<Members, Room>,
+    capacities: HashMap<Members, KeyCapacity>,
 }
 
 impl Estimates {
     pub(crate) fn start(connector: Arc<DaemonConnector>) -> Result<Self> {
-        let shared = Arc::new(Shared {
+        let cache = Arc::new(EstimateCache {
             connector,
-            known: ArcSwap::from_pointee(Known::new(HashMap::new())),
+            snapshot: ArcSwap::from_pointee(EstimateSnapshot::new(HashMap::new())),
             is_wanted: AtomicBool::new(false),
             state: Mutex::default(),
             wake: Condvar::new(),
         });
-        let asking = Arc::clone(&shared);
+        let asking = Arc::clone(&cache);
         let thread = std::thread::Builder::new().name("hsmux-estimates".into());
         thread
-            .spawn(move || asking.keep_asking())
+            .spawn(move || asking.keep_current())
             .map_err(|error| Error::pool(Kind::Environment, format!("no thread: {error}")))?;
-        Ok(Self(shared))
+        Ok(Self(cache))
     }
 
-    /// The estimate for a key. Of one that is used for the first time nothing is known yet.
+    /// The estimate for a key. It is a default if the key is used for the first time.
     pub fn of(&self, key: &ObjectId) -> Estimate {
-        let shared = &self.0;
-        let known = shared.known.load();
-        let estimate = known.of_keys.get(key).copied();
+        let cache = &self.0;
+        let snapshot = cache.snapshot.load();
+        let estimate = snapshot.of_keys.get(key).copied();
         if estimate.is_none() {
-            shared.state.lock().keys.insert(*key);
+            cache.state.lock().keys.insert(*key);
         }
-        if !shared.is_wanted.load(Ordering::Relaxed)
-            && !shared.is_wanted.swap(true, Ordering::AcqRel)
+        if !cache.is_wanted.load(Ordering::Relaxed) && !cache.is_wanted.swap(true, Ordering::AcqRel)
         {
-            // With the lock: the thread has either seen it, or waits already.
-            let _state = shared.state.lock();
-            shared.wake.notify_one();
+            // The lock ensures that the thread has either seen the flag or waits already.
+            let _state = cache.state.lock();
+            cache.wake.notify_one();
         }
         match estimate {
-            Some(estimate) if known.at.elapsed() < GOOD_FOR => estimate,
+            Some(estimate) if snapshot.at.elapsed() < GOOD_FOR => estimate,
             Some(estimate) => Estimate {
                 is_awaited: false,
                 times: None,
@@ -82,17 +81,17 @@ impl Estimates {
             },
             None => Estimate {
                 members: Members::default(),
-                room: shared.most(),
+                capacity: cache.most(),
                 is_awaited: false,
                 times: None,
             },
         }
     }
 
-    /// How many uses keep these members busy.
-    pub fn room(&self, members: &Members) -> Room {
-        let room = self.0.known.load().rooms.get(members).copied();
-        room.unwrap_or_else(|| self.0.most())
+    /// The number of uses that keep these members busy.
+    pub fn key_capacity(&self, members: &Members) -> KeyCapacity {
+        let capacity = self.0.snapshot.load().capacities.get(members).copied();
+        capacity.unwrap_or_else(|| self.0.most())
     }
 }
 
@@ -103,8 +102,8 @@ impl Drop for Estimates {
     }
 }
 
-impl Shared {
-    fn keep_asking(&self) {
+impl EstimateCache {
+    fn keep_current(&self) {
         let mut state = self.state.lock();
         while !state.has_ended {
             if !self.is_wanted.swap(false, Ordering::AcqRel) {
@@ -114,7 +113,9 @@ impl Shared {
             let keys: Vec<_> = state.keys.iter().copied().collect();
             drop(state);
             match self.connector.estimates(keys) {
-                Ok(estimates) => self.known.store(Arc::new(Known::new(estimates))),
+                Ok(estimates) => self
+                    .snapshot
+                    .store(Arc::new(EstimateSnapshot::new(estimates))),
                 Err(error) => tracing::debug!(%error, "no waiting times"),
             }
             state = self.state.lock();
@@ -123,21 +124,21 @@ impl Shared {
         }
     }
 
-    /// What the daemon itself takes at once.
-    fn most(&self) -> Room {
-        Room {
+    /// The default, for unknown keys and members: all that the daemon takes at once.
+    fn most(&self) -> KeyCapacity {
+        KeyCapacity {
             uses: self.connector.lanes(),
             members: 1,
         }
     }
 }
 
-impl Known {
+impl EstimateSnapshot {
     fn new(of_keys: HashMap<ObjectId, Estimate>) -> Self {
         let estimates = of_keys.values();
         Self {
             at: Instant::now(),
-            rooms: estimates.map(|of| (of.members, of.room)).collect(),
+            capacities: estimates.map(|of| (of.members, of.capacity)).collect(),
             of_keys,
         }
     }

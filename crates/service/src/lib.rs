@@ -1,7 +1,6 @@
-//! What every service is: a process beside the daemon, which the daemon starts.
+//! The frame of a service: a process beside the daemon, which the daemon starts.
 //!
-//! A service has a [`Daemon`] at the other end of its standard input, which tells it what is in force and takes
-//! connections of it.
+//! A service reaches its [`Daemon`] by its standard input. The daemon sends the configuration and takes connections.
 
 mod daemon;
 mod driver;
@@ -9,7 +8,7 @@ mod estimates;
 mod member;
 mod run;
 
-pub use daemon::{Daemon, News};
+pub use daemon::{Daemon, DaemonEvent};
 pub use driver::drive;
 pub use estimates::Estimates;
 pub use member::pool;

@@ -17,17 +17,17 @@ use parking_lot::Mutex;
 
 use crate::{Daemon, Estimates};
 
-/// What it is called in messages.
+/// The member's name in messages.
 const NAME: &str = "the daemon";
 
 /// How long the daemon may take to answer while a connection to it is made.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// As many connections are made at most, whatever the daemon's tokens do at once.
+/// Limit on connections to the daemon, even if its tokens do more at once.
 const LANES: u32 = 256;
 
-/// A pool of which the daemon is the only member: each operation runs there, one at a time on each of as many connections as
-/// its tokens do at once. Answers come where the reactor is turned.
+/// A pool whose only member is the daemon. There is a connection for each operation that the daemon's tokens do at
+/// once. Answers come on the thread that turns the reactor.
 pub fn pool(daemon: &Arc<Daemon>, reactor: &Arc<Reactor>) -> Result<(Arc<Pool>, Estimates)> {
     let options = Options {
         answers: None,
@@ -56,7 +56,7 @@ pub(crate) struct DaemonConnector {
 }
 
 impl DaemonConnector {
-    /// What uses of these keys would have to wait for now.
+    /// Estimates for these keys as of now.
     pub fn estimates(&self, keys: Vec<ObjectId>) -> Result<HashMap<ObjectId, Estimate>> {
         let token = self.newest()?;
         let mut estimates = HashMap::with_capacity(keys.len());
@@ -67,7 +67,7 @@ impl DaemonConnector {
         Ok(estimates)
     }
 
-    /// How many operations the daemon takes at once; 1 where there is no connection.
+    /// How many operations the daemon takes at once; 1 if there is no connection.
     pub fn lanes(&self) -> usize {
         let lanes = self.newest().map(|token| token.info().lanes);
         lanes.map_or(1, |lanes| usize::try_from(lanes).unwrap_or(usize::MAX))
@@ -78,7 +78,7 @@ impl DaemonConnector {
         newest.ok_or_else(|| Error::lost("the connection has ended"))
     }
 
-    /// A connection that has been greeted, and the frame version agreed.
+    /// A connection after its greeting, and the agreed version of frames.
     fn open(&self, client: [u8; 16]) -> Result<(Unshared<UnixStream>, u16)> {
         let stream = Unshared::from(self.daemon.connect(ServiceClient::Service)?);
         let hello = Hello {
@@ -94,7 +94,7 @@ impl DaemonConnector {
     }
 }
 
-/// One message, and the frame that answers it.
+/// Sends one message, and returns the frame that answers it.
 fn ask(over: &Unshared<UnixStream>, message: &impl Message) -> Result<Vec<u8>> {
     let over = Unshared::make(|| over.try_clone());
     let over = over.map_err(|error| Error::lost(format!("{NAME}: {error}")))?;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use hsmux_gateway::balancer::{Balancer, Checked, Host, Listen, Program, Wishes};
+use hsmux_gateway::balancer::{Balancer, BalancerOptions, Checked, Host, Listen, Program};
 use serde_json::json;
 
 use crate::context::Context;
@@ -81,7 +81,7 @@ impl Config {
             Program::Haproxy
         };
         let socket = std::path::absolute(&self.socket).context("--socket")?;
-        let wishes = Wishes {
+        let options = BalancerOptions {
             hosts: self.hosts,
             listen: self.listen,
             http_listen: self.http_listen,
@@ -91,7 +91,7 @@ impl Config {
             send_proxy: self.send_proxy.then_some(true),
             socket: socket.display().to_string(),
         };
-        let balancer = Balancer::new(&wishes, section.as_ref())
+        let balancer = Balancer::new(&options, section.as_ref())
             .map_err(|error| Exit::Usage.because(error.to_string()))?;
         let text = balancer.configuration(program);
         let checked = program.check(&text)?;

@@ -1,4 +1,4 @@
-//! Servers that are asked whether they are well, so that no client is the first to find out.
+//! Health checks: they find a failed server before a client does.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
@@ -12,25 +12,26 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::sender::{Sender, one_by_one, several};
 use super::{Backend, Backends, CONNECT, reasons};
-use crate::files::{Files, Held};
+use crate::file_budget::{FileBudget, FilePermit};
 
 impl Backends {
-    /// Has each asked from now on, as long as anybody else has them.
-    pub fn keep_asking(self: &Arc<Self>, files: &Files) {
+    /// Starts the checks, unless they run. They end when nobody else holds the backends.
+    pub fn start_checks(self: &Arc<Self>, files: &FileBudget) {
         let Some(check) = self.behind.check() else {
             return;
         };
-        if self.asked.swap(true, Relaxed) {
+        if self.checks_run.swap(true, Relaxed) {
             return;
         }
         for which in 0..self.all.len() {
-            let asking = keep_asking(Arc::downgrade(self), which, check.clone(), files.clone());
-            tokio::spawn(asking);
+            let checks =
+                check_repeatedly(Arc::downgrade(self), which, check.clone(), files.clone());
+            tokio::spawn(checks);
         }
     }
 }
 
-async fn keep_asking(backends: Weak<Backends>, which: usize, check: Check, files: Files) {
+async fn check_repeatedly(backends: Weak<Backends>, which: usize, check: Check, files: FileBudget) {
     let mut turns = interval(check.interval);
     turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -38,17 +39,17 @@ async fn keep_asking(backends: Weak<Backends>, which: usize, check: Check, files
         let Some(backends) = backends.upgrade() else {
             return;
         };
-        // That there is none says nothing of the server.
-        if let Some(file) = files.behind() {
+        // A lack of files says nothing of the server.
+        if let Some(file) = files.for_backend() {
             backends.all[which].check(&check, file).await;
         }
     }
 }
 
 impl Backend {
-    async fn check(&self, check: &Check, file: Held) {
+    async fn check(&self, check: &Check, file: FilePermit) {
         let patience = check.interval.min(CONNECT);
-        let asked = timeout(patience, self.ask(&check.path, file)).await;
+        let asked = timeout(patience, self.probe(&check.path, file)).await;
         match asked.unwrap_or_else(|_| Err(format!("no answer within {patience:?}"))) {
             Ok(()) => self.health.passed(&self.url),
             Err(why) => {
@@ -58,11 +59,11 @@ impl Backend {
         }
     }
 
-    /// On a connection of its own: it may be the connections that fail.
-    async fn ask(&self, path: &str, file: Held) -> Result<(), String> {
+    /// Checks on a connection of its own: it may be connecting that fails.
+    async fn probe(&self, path: &str, file: FilePermit) -> Result<(), String> {
         let stream = self.open(file).await?;
         let request = Request::get(path).header(USER_AGENT, "hsmux");
-        let (mut sender, request) = match self.shared {
+        let (mut sender, request) = match self.http2 {
             None => {
                 let sender = Sender::One(one_by_one(stream).await?);
                 (sender, request.header(CONNECTION, "close"))

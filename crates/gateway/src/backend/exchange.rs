@@ -1,4 +1,4 @@
-//! A request and its answer, on a connection that is there, or on a new one.
+//! A request and its answer, on an open connection or on a new one.
 
 use std::error::Error as _;
 use std::time::{Duration, Instant};
@@ -13,70 +13,73 @@ use tokio::time::timeout;
 use tokio_boring::SslStream;
 use tokio_util::either::Either;
 
-use super::asked::Asked;
+use super::http2_pool::{Http2Pool, ResponseBody, StreamPermit};
+use super::request_body::RequestBody;
 use super::sender::{Sender, one_by_one, several};
-use super::shared::{Answered, Share, Shared};
-use super::{Backend, CONNECT, Line, Unreached, reasons, tls};
-use crate::files::{Files, Held};
+use super::{Backend, BackendStream, CONNECT, ConnectError, reasons, tls};
+use crate::file_budget::{FileBudget, FilePermit};
 use crate::http::has_other_coding;
 
-/// So often a request is sent that changes nothing.
+/// How often a safe request is sent at most.
 const TRIES: u32 = 3;
 
-/// Why there is no answer.
-pub enum Failure {
-    /// Not a byte of the request has been sent.
-    Unsent(Box<Request<Asked>>),
-    /// It may have been done, or not.
+/// Why a request has no answer.
+pub enum ExchangeError {
+    /// Not a byte of the request was sent.
+    Unsent(Box<Request<RequestBody>>),
+    /// The connection has ended. Whether the request took effect is not known.
     Lost,
-    /// Perhaps it still will be.
+    /// No answer came in time.
     Late,
-    /// There is one, which cannot be passed on.
+    /// The answer cannot be passed on.
     Unusable,
-    /// Neither was there a connection to send it on, nor may there be one now.
+    /// There was no open connection, and the process may open no more files.
     NoFile,
 }
 
-/// What a request goes on.
-struct Taken {
-    sender: Sender<Asked>,
-    /// Of a connection that others use as well.
-    share: Option<Share>,
-    /// Nobody has asked anything on it before.
+/// The connection that a request is sent on.
+struct RequestConnection {
+    sender: Sender<RequestBody>,
+    /// The stream on an HTTP/2 connection, which others use as well.
+    permit: Option<StreamPermit>,
+    /// No request was sent on it before.
     is_new: bool,
 }
 
 impl Backend {
-    /// Asks it. A request that a connection which was there turns out not to take, because it was closed before a byte of it
-    /// was sent, goes on another. So does one that changes nothing where a connection has ended that was there, or where a
-    /// server of HTTP/2 says that it has not looked at it; and that on a new one: others may be about to end, too. No
-    /// other is ever sent again.
+    /// Sends a request and awaits its answer. A request is sent again only in these cases:
+    ///
+    /// - An open connection was closed before a byte of the request was sent.
+    /// - The request is safe, and an open connection has ended.
+    /// - The request is safe, and a server of HTTP/2 says that it has not processed it.
+    ///
+    /// A safe request is sent again on a new connection, because other open ones may be about to end.
     pub async fn exchange(
         &self,
-        mut request: Request<Asked>,
+        mut request: Request<RequestBody>,
         patience: Duration,
-        files: &Files,
-    ) -> Result<Response<Answered>, Failure> {
+        files: &FileBudget,
+    ) -> Result<Response<ResponseBody>, ExchangeError> {
         self.address(&mut request);
         let body = request.body().outcome();
         let (mut tries, mut since) = (TRIES, None);
         loop {
             let taken = match self.take(since, patience, files).await {
                 Ok(taken) => taken,
-                Err(Unreached::NoFile) => return Err(Failure::NoFile),
-                Err(Unreached::Down) => return Err(Failure::Unsent(Box::new(request))),
+                Err(ConnectError::NoFile) => return Err(ExchangeError::NoFile),
+                Err(ConnectError::Down) => return Err(ExchangeError::Unsent(Box::new(request))),
             };
-            let Taken {
+            let RequestConnection {
                 mut sender,
-                share,
+                permit,
                 is_new,
             } = taken;
-            let may_end = !is_new || share.is_some();
+            let may_end = !is_new || permit.is_some();
             let copy = may_end.then(|| copy(&request)).flatten();
             let Ok(answer) = timeout(patience, sender.try_send(request)).await else {
                 tracing::warn!("{} has not answered in time", self.url);
-                self.forget(share.as_ref());
-                return Err(Failure::Late);
+                self.forget(permit.as_ref());
+                return Err(ExchangeError::Late);
             };
             let mut error = match answer {
                 Ok(answer) => {
@@ -85,14 +88,14 @@ impl Backend {
                         return Err(self.unusable("a transfer coding other than chunked"));
                     }
                     if let Sender::One(sender) = sender {
-                        self.idle.keep(sender);
+                        self.http1.keep(sender);
                     }
-                    return Ok(answer.map(|body| Answered::new(body, share)));
+                    return Ok(answer.map(|body| ResponseBody::new(body, permit)));
                 }
                 Err(error) => error,
             };
             if !is_of_stream(error.error()) {
-                self.forget(share.as_ref());
+                self.forget(permit.as_ref());
             }
             if error.error().is_parse_too_large() {
                 self.health.answered(&self.url);
@@ -110,16 +113,18 @@ impl Backend {
                     if !body.has_failed() {
                         self.has_not_answered(is_new, error.error());
                     }
-                    return Err(unsent.map_or(Failure::Lost, |it| Failure::Unsent(Box::new(it))));
+                    return Err(unsent.map_or(ExchangeError::Lost, |it| {
+                        ExchangeError::Unsent(Box::new(it))
+                    }));
                 }
             };
         }
     }
 
-    /// Makes a request name the server where it names none, in the words of the server's protocol: HTTP/2 has the host
-    /// beside the path (RFC 9113, section 8.3.1).
+    /// Writes the host for the server's protocol: HTTP/2 has it in `:authority` (RFC 9113, section 8.3.1). A request
+    /// without a host gets the server's.
     pub fn address<B>(&self, request: &mut Request<B>) {
-        if self.shared.is_none() {
+        if self.http2.is_none() {
             let headers = request.headers_mut();
             headers.entry(HOST).or_insert_with(|| self.host.clone());
             return;
@@ -135,7 +140,7 @@ impl Backend {
             None => Scheme::HTTP,
             Some(_) => Scheme::HTTPS,
         });
-        // Nothing in it was made here but a scheme.
+        // It cannot fail: all parts come from valid URIs.
         *request.uri_mut() = Uri::from_parts(parts).unwrap_or_else(|_| self.uri.clone());
     }
 
@@ -143,64 +148,65 @@ impl Backend {
         &self,
         since: Option<Instant>,
         patience: Duration,
-        files: &Files,
-    ) -> Result<Taken, Unreached> {
-        if let Some(shared) = &self.shared {
-            return self.join(shared, since, patience, files).await;
+        files: &FileBudget,
+    ) -> Result<RequestConnection, ConnectError> {
+        if let Some(http2) = &self.http2 {
+            return self.join(http2, since, patience, files).await;
         }
         if since.is_none()
-            && let Some(sender) = self.idle.take()
+            && let Some(sender) = self.http1.take()
         {
-            return Ok(Taken::alone(sender));
+            return Ok(RequestConnection::http1(sender));
         }
         let new = async |file| {
-            Ok(Taken {
+            Ok(RequestConnection {
                 is_new: true,
-                ..Taken::alone(one_by_one(self.open(file).await?).await?)
+                ..RequestConnection::http1(one_by_one(self.open(file).await?).await?)
             })
         };
         self.reach(patience, files, new).await
     }
 
-    /// On a connection that was opened since then, also if somebody else is just opening it, or on a new one.
+    /// Takes a stream on a connection that was opened after `since`. If another request is opening one it waits for
+    /// that; else it opens one.
     async fn join(
         &self,
-        shared: &Shared,
+        http2: &Http2Pool,
         since: Option<Instant>,
         patience: Duration,
-        files: &Files,
-    ) -> Result<Taken, Unreached> {
-        if let Some(there) = shared.take(since) {
-            return Ok(Taken::among_others(there));
+        files: &FileBudget,
+    ) -> Result<RequestConnection, ConnectError> {
+        if let Some(there) = http2.take(since) {
+            return Ok(RequestConnection::http2(there));
         }
-        // Whoever waits here holds no file, and says nothing of the server.
-        let turn = timeout(patience.min(CONNECT), shared.turn()).await;
+        // A request that waits here holds no file, and its timeout says nothing of the server.
+        let turn = timeout(patience.min(CONNECT), http2.lock_opening()).await;
         let Ok(_turn) = turn else {
-            return Err(Unreached::Down);
+            return Err(ConnectError::Down);
         };
-        if let Some(there) = shared.take(since) {
-            return Ok(Taken::among_others(there));
+        if let Some(there) = http2.take(since) {
+            return Ok(RequestConnection::http2(there));
         }
         let new = async |file| {
             let (sender, most) = several(self.open(file).await?).await?;
-            let share = shared.keep(sender.clone(), most);
-            Ok(Taken {
+            let permit = http2.keep(sender.clone(), most);
+            Ok(RequestConnection {
                 is_new: true,
-                ..Taken::among_others((sender, share))
+                ..RequestConnection::http2((sender, permit))
             })
         };
         self.reach(patience, files, new).await
     }
 
-    /// Nobody else is to come to this connection.
-    fn forget(&self, share: Option<&Share>) {
-        if let (Some(shared), Some(share)) = (&self.shared, share) {
-            shared.forget(share);
+    /// Gives this connection to no further request.
+    fn forget(&self, permit: Option<&StreamPermit>) {
+        if let (Some(http2), Some(permit)) = (&self.http2, permit) {
+            http2.forget(permit);
         }
     }
 
-    /// A connection of its own, closed without an answer, is as bad as none; one that was there may have ended in between.
-    /// A client that breaks off its request is no fault of the server's.
+    /// Records that a request had no answer. The server counts as failed only if the connection was new: an open one
+    /// may have ended in between. A request that its client has aborted does not count either.
     fn has_not_answered(&self, is_new: bool, error: &hyper::Error) {
         let why = format!("it has not answered: {}", reasons(error));
         if is_new && !error.is_user() && !is_of_stream(error) {
@@ -210,21 +216,24 @@ impl Backend {
         }
     }
 
-    /// It does its work, but this answer stops here.
-    fn unusable(&self, what: &str) -> Failure {
+    /// Logs an answer that cannot be passed on. The server does not count as failed.
+    fn unusable(&self, what: &str) -> ExchangeError {
         tracing::warn!("{}: an answer with {what} is not passed on", self.url);
-        Failure::Unusable
+        ExchangeError::Unusable
     }
 
-    /// A new connection for requests.
-    pub async fn open(&self, file: Held) -> Result<Either<Line, SslStream<Line>>, String> {
-        let line = self.dial(file).await?;
+    /// Opens a new connection for requests.
+    pub async fn open(
+        &self,
+        file: FilePermit,
+    ) -> Result<Either<BackendStream, SslStream<BackendStream>>, String> {
+        let tcp = self.dial(file).await?;
         Ok(match &self.tls {
-            None => Either::Left(line),
+            None => Either::Left(tcp),
             Some(tls) => {
-                let stream = tls::shake(tls, &self.url.host, line).await?;
+                let stream = tls::handshake(tls, &self.url.host, tcp).await?;
                 let spoken = stream.ssl().selected_alpn_protocol();
-                if self.shared.is_some() && spoken != Some(b"h2") {
+                if self.http2.is_some() && spoken != Some(b"h2") {
                     return Err("it speaks no HTTP/2 in TLS".into());
                 }
                 Either::Right(stream)
@@ -233,29 +242,29 @@ impl Backend {
     }
 }
 
-impl Taken {
-    fn alone(sender: http1::SendRequest<Asked>) -> Self {
+impl RequestConnection {
+    fn http1(sender: http1::SendRequest<RequestBody>) -> Self {
         Self {
             sender: Sender::One(sender),
-            share: None,
+            permit: None,
             is_new: false,
         }
     }
 
-    fn among_others((sender, share): (http2::SendRequest<Asked>, Share)) -> Self {
+    fn http2((sender, permit): (http2::SendRequest<RequestBody>, StreamPermit)) -> Self {
         Self {
             sender: Sender::Several(sender),
-            share: Some(share),
+            permit: Some(permit),
             is_new: false,
         }
     }
 }
 
-/// The same request once more, where that does no harm (RFC 9110, section 9.2.1).
-fn copy(request: &Request<Asked>) -> Option<Request<Asked>> {
+/// Copies a safe request without a body (RFC 9110, section 9.2.1).
+fn copy(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
     let harmless = request.method().is_safe() && request.body().is_end_stream();
     harmless.then(|| {
-        let mut copy = Request::new(Asked::nothing());
+        let mut copy = Request::new(RequestBody::empty());
         request.method().clone_into(copy.method_mut());
         request.uri().clone_into(copy.uri_mut());
         request.headers().clone_into(copy.headers_mut());
@@ -265,12 +274,13 @@ fn copy(request: &Request<Asked>) -> Option<Request<Asked>> {
     })
 }
 
-/// Whether it is this request's alone: others on the connection go on.
+/// Whether an error is of this request's stream alone: others on the connection go on.
 fn is_of_stream(error: &hyper::Error) -> bool {
     cause(error).is_some_and(h2::Error::is_reset)
 }
 
-/// Whether the server has ended the connection before it, or had too much to do (RFC 9113, section 8.7).
+/// Whether the server has not processed the request: it has ended the connection before, or refused the stream (RFC
+/// 9113, section 8.7).
 fn is_unseen(error: &hyper::Error) -> bool {
     let refused = |it: &h2::Error| it.reason() == Some(Reason::REFUSED_STREAM);
     cause(error).is_some_and(|it| it.is_remote() && (it.is_go_away() || refused(it)))

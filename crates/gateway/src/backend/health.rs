@@ -1,34 +1,34 @@
-//! Whether a server does its work, as those have found who asked it: clients' requests, or a check, which alone says
-//! then that it is back. Trouble is told once, and its end.
+//! Health of a server, as found by clients' requests and by its check. If there is a check, only the check says that
+//! the server is back. A failure is logged once, and so is its end.
 
 use std::time::{Duration, Instant};
 
 use hsmux_config::Backend;
 use parking_lot::Mutex;
 
-/// What is known of a server.
+/// The health of a server.
 pub struct Health {
-    /// `None`: nothing bad.
+    /// `None`: it works, as far as is known.
     down: Mutex<Option<Down>>,
-    /// It has a check.
+    /// Whether it has a check.
     checked: bool,
 }
 
-/// One that has taken no connection, or has not answered on it.
+/// A server that took no connection, or did not answer on it.
 struct Down {
     why: String,
-    /// When it last did not.
+    /// Its last failure.
     failed: Instant,
-    /// When somebody tries again, and how long after the time before.
+    /// When a request tries it again, and the current interval.
     again: Instant,
     pause: Duration,
 }
 
-/// How long it is left out, at first and at most.
+/// First and longest time for which a failed server is left out.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
 impl Health {
-    /// Nothing is known yet.
+    /// A server of which nothing is known yet.
     pub fn new(checked: bool) -> Self {
         Self {
             down: Mutex::new(None),
@@ -36,7 +36,9 @@ impl Health {
         }
     }
 
-    /// Whether it takes its turn. Where it is time to try it again this caller does, and others await the outcome.
+    /// Whether the server gets requests. If it is time to try a failed one again, only this caller does: others still
+    /// get
+    /// `false`.
     pub fn is_due(&self) -> bool {
         let mut down = self.down.lock();
         let Some(down) = down.as_mut() else {
@@ -51,25 +53,25 @@ impl Health {
         due
     }
 
-    /// Whether it does its work, as far as anybody knows.
+    /// Whether it works, as far as is known.
     pub fn is_well(&self) -> bool {
         self.down.lock().is_none()
     }
 
-    /// Whether nobody has found since then that it does not.
+    /// Whether it has not failed since then.
     pub fn may_be_well(&self, since: Instant) -> bool {
         let down = self.down.lock();
         down.as_ref().is_none_or(|down| down.failed < since)
     }
 
-    /// It has answered; of one that speaks no HTTP a connection is an answer.
+    /// It has answered. If it does not speak HTTP, a connection is an answer.
     pub fn answered(&self, url: &Backend) {
         if !self.checked {
             self.passed(url);
         }
     }
 
-    /// It has done well where it was asked to show it.
+    /// It has passed its check, or has answered if it has none.
     pub fn passed(&self, url: &Backend) {
         let before = self.down.lock().take();
         if before.is_some() {
@@ -77,7 +79,7 @@ impl Health {
         }
     }
 
-    /// It has not.
+    /// It has failed.
     pub fn failed(&self, url: &Backend, why: &str) {
         if self.down.lock().get_or_insert_with(Down::new).is_told(why) {
             return;
@@ -97,7 +99,7 @@ impl Down {
         }
     }
 
-    /// Once more; whether for the same reason.
+    /// Records a failure. Returns whether the reason is the one that was last logged.
     fn is_told(&mut self, why: &str) -> bool {
         self.failed = Instant::now();
         let told = self.why == why;
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn who_fails_is_left_out_and_tried_by_one_at_a_time() {
+    fn a_failed_server_is_left_out_and_tried_by_one_request_at_a_time() {
         let health = Health::new(false);
         let begin = Instant::now();
         assert!(health.is_due() && health.is_well());
@@ -148,13 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_checked_is_back_when_its_check_says_so() {
+    fn a_checked_server_is_back_when_its_check_passes() {
         let health = Health::new(true);
         health.failed(&url(), "refused");
         later(&health, Duration::from_secs(60));
         health.answered(&url());
         assert!(!health.is_due() && !health.is_well());
-        // Where all are left out all are tried.
+        // If all are left out, all are tried.
         assert!(health.may_be_well(Instant::now()));
         health.passed(&url());
         assert!(health.is_due() && health.is_well());

@@ -2,32 +2,33 @@
 //!
 //! | file | one idea |
 //! |---|---|
-//! | `check` | asking a server whether it is well |
+//! | `check` | health checks |
 //! | `exchange` | a request and its answer |
-//! | `health` | whether a server does its work |
-//! | `idle` | connections of HTTP/1.1 that wait for the next request |
-//! | `line` | a connection, and the file that it holds |
+//! | `health` | health of a server |
+//! | `http1_pool` | idle connections of HTTP/1.1 |
+//! | `http2_pool` | connections of HTTP/2, and the requests under way on each |
+//! | `request_body` | the body of a request |
 //! | `sender` | a connection that takes requests |
-//! | `shared` | connections of HTTP/2, and the requests under way on each |
-//! | `tls` | whose certificate a server has to show |
+//! | `stream` | a TCP connection, and the file that it holds |
+//! | `tls` | TLS to a server |
 //! | `upload_queue` | parts of a request's body that a server has yet to take |
 
-mod asked;
 mod check;
 mod exchange;
 mod health;
-mod idle;
-mod line;
+mod http1_pool;
+mod http2_pool;
+mod request_body;
 mod sender;
-mod shared;
+mod stream;
 mod tls;
 mod upload_queue;
 
-pub use asked::Asked;
-pub use exchange::Failure;
-pub use line::Line;
+pub use exchange::ExchangeError;
+pub use http2_pool::ResponseBody;
+pub use request_body::RequestBody;
 pub use sender::WINDOW;
-pub use shared::Answered;
+pub use stream::BackendStream;
 
 use std::error::Error as StdError;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -44,18 +45,18 @@ use tokio::time::timeout;
 use tower::ServiceExt;
 
 use crate::certificate::wrong;
-use crate::files::{Files, Held};
+use crate::file_budget::{FileBudget, FilePermit};
 use health::Health;
-use idle::Idle;
-use shared::Shared;
+use http1_pool::Http1Pool;
+use http2_pool::Http2Pool;
 
-/// All of a site.
+/// All servers of a site.
 pub struct Backends {
     all: Vec<Backend>,
-    /// Whose it is.
+    /// Counts requests; it selects the server that comes next.
     turn: AtomicUsize,
-    /// Somebody checks them.
-    asked: AtomicBool,
+    /// Whether the checks run.
+    checks_run: AtomicBool,
     behind: Behind,
     roots: FileVersions,
 }
@@ -63,32 +64,32 @@ pub struct Backends {
 /// A server.
 pub struct Backend {
     url: hsmux_config::Backend,
-    /// Where it is.
+    /// Its address.
     uri: Uri,
     /// The host of requests that name none.
     host: HeaderValue,
     tcp: HttpConnector,
-    /// `None`: in clear.
+    /// `None`: plain TCP.
     tls: Option<SslConnector>,
-    idle: Idle,
-    /// Of one that speaks HTTP/2.
-    shared: Option<Shared>,
+    http1: Http1Pool,
+    /// Connections, if the server speaks HTTP/2.
+    http2: Option<Http2Pool>,
     health: Health,
 }
 
 /// Why there is no connection.
-pub enum Unreached {
+pub enum ConnectError {
     /// The process may have no more files.
     NoFile,
-    /// The server takes none, which has been told.
+    /// The server takes none. That was logged.
     Down,
 }
 
-/// A server that is there takes a connection at once.
+/// Time limit for connecting: a server that works takes a connection at once.
 const CONNECT: Duration = Duration::from_secs(5);
 
 impl Backends {
-    /// Those of a site. None is connected yet.
+    /// The servers of a site, not yet connected.
     pub fn of(site: &Site) -> Result<Self> {
         let roots = FileVersions::of(site.behind.roots());
         let each = site.behind.backends().iter();
@@ -96,19 +97,18 @@ impl Backends {
         Ok(Self {
             all: all.collect::<Result<_>>()?,
             turn: AtomicUsize::new(0),
-            asked: AtomicBool::new(false),
+            checks_run: AtomicBool::new(false),
             behind: site.behind.clone(),
             roots,
         })
     }
 
-    /// Whether they are a site's as it is now.
+    /// Whether they still match the configuration of a site.
     pub fn are_of(&self, site: &Site) -> bool {
         self.behind == site.behind && self.roots == FileVersions::of(site.behind.roots())
     }
 
-    /// Who may take the next request: whoever's turn it is of those that are well, then the others of them. Where
-    /// none of them has taken it, those that were left out until now, too.
+    /// The servers to try for one request, in this order: healthy servers in turn, then those that are left out.
     pub fn in_turn(&self) -> impl Iterator<Item = &Backend> {
         let since = Instant::now();
         self.all.iter().map_while(move |_| self.next(since))
@@ -120,12 +120,12 @@ impl Backends {
         let due = (0..count).find(|by| ahead(*by).health.is_due());
         let left = || (0..count).find(|by| ahead(*by).health.may_be_well(since));
         let by = due.or_else(left)?;
-        // What is passed over makes nobody's turn longer.
+        // Servers that were passed over do not give the next one more turns.
         self.turn.fetch_add(by, Relaxed);
         Some(ahead(by))
     }
 
-    /// Each by its URL, and whether it is well.
+    /// The URL of each server, and whether it is well.
     pub fn each(&self) -> impl Iterator<Item = (&hsmux_config::Backend, bool)> {
         let each = self.all.iter();
         each.map(|backend| (&backend.url, backend.health.is_well()))
@@ -141,10 +141,10 @@ impl Backend {
         let mut tcp = HttpConnector::new();
         tcp.set_connect_timeout(Some(CONNECT));
         tcp.set_nodelay(true);
-        // Where none is asked for anything a server that is gone is noticed so.
+        // Finds a server that has gone while no request is under way.
         tcp.set_keepalive(http2.then_some(CONNECT));
         Ok(Self {
-            // Whatever it speaks, the connection below is one of TCP.
+            // Only for connecting by TCP, whatever the protocol above.
             uri: format!("http://{authority}")
                 .parse()
                 .map_err(|e| wrong(url, e))?,
@@ -152,50 +152,54 @@ impl Backend {
             url: url.clone(),
             tcp,
             tls,
-            idle: Idle::default(),
-            shared: http2.then(Shared::default),
+            http1: Http1Pool::default(),
+            http2: http2.then(Http2Pool::default),
             health: Health::new(behind.check().is_some()),
         })
     }
 
-    /// A new connection as it is.
-    pub async fn connect(&self, patience: Duration, files: &Files) -> Result<Line, Unreached> {
-        let line = self.reach(patience, files, |file| self.dial(file)).await?;
+    /// Opens a new connection for any protocol.
+    pub async fn connect(
+        &self,
+        patience: Duration,
+        files: &FileBudget,
+    ) -> Result<BackendStream, ConnectError> {
+        let stream = self.reach(patience, files, |file| self.dial(file)).await?;
         self.health.answered(&self.url);
-        Ok(line)
+        Ok(stream)
     }
 
-    async fn dial(&self, file: Held) -> Result<Line, String> {
+    async fn dial(&self, file: FilePermit) -> Result<BackendStream, String> {
         let dialled = self.tcp.clone().oneshot(self.uri.clone()).await;
         let stream = dialled.map_err(|e| format!("it takes no connection: {}", reasons(&e)))?;
-        Ok(Line {
+        Ok(BackendStream {
             stream: stream.into_inner(),
             _file: file,
         })
     }
 
-    /// Something new to be had from it, in time.
+    /// Opens something new to the server, within a time limit.
     async fn reach<T, F>(
         &self,
         patience: Duration,
-        files: &Files,
-        open: impl FnOnce(Held) -> F,
-    ) -> Result<T, Unreached>
+        files: &FileBudget,
+        open: impl FnOnce(FilePermit) -> F,
+    ) -> Result<T, ConnectError>
     where
         F: Future<Output = Result<T, String>>,
     {
         let patience = patience.min(CONNECT);
-        let file = files.behind_within(patience).await;
-        let opened = timeout(patience, open(file.ok_or(Unreached::NoFile)?)).await;
+        let file = files.wait_for_backend(patience).await;
+        let opened = timeout(patience, open(file.ok_or(ConnectError::NoFile)?)).await;
         let late = |_| Err(format!("it takes no connection within {patience:?}"));
         opened.unwrap_or_else(late).map_err(|why| {
             self.health.failed(&self.url, &why);
-            Unreached::Down
+            ConnectError::Down
         })
     }
 }
 
-/// An error and what has led to it.
+/// An error and its causes.
 fn reasons(error: &(dyn StdError + 'static)) -> String {
     let all = std::iter::successors(Some(error), |error| (*error).source());
     let all: Vec<_> = all.map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! A connection that takes requests: one after the other, or, of HTTP/2, several at once.
+//! A connection that takes requests: one after the other, or several at once over HTTP/2.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -14,28 +14,28 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower::BoxError;
 
+use super::http2_pool::STREAMS;
 use super::reasons;
-use super::shared::STREAMS;
 
-/// What takes requests with such bodies.
+/// Sends requests with such bodies on one connection.
 pub enum Sender<B> {
-    /// Of HTTP/1.1.
+    /// HTTP/1.1.
     One(http1::SendRequest<B>),
-    /// Of HTTP/2.
+    /// HTTP/2.
     Several(http2::SendRequest<B>),
 }
 
-/// How many requests at once a connection takes now.
+/// Returns how many requests at once a connection takes now.
 pub type Most = Arc<dyn Fn() -> u32 + Send + Sync>;
 
-/// What a server may send of one answer before its client has taken it, and what is kept of a request. All answers of a
-/// connection have as much, so that none waits for the client of another.
+/// Bytes of one answer that a server may send before the client takes them, and bytes of a request that are buffered.
+/// The connection's window has room for all of its answers: none waits for the client of another.
 pub const WINDOW: u32 = 32 << 10;
 
-/// Requests at once before the server has said how many it takes.
+/// Requests at once until the server has said how many it takes.
 const FIRST: usize = 10;
 
-/// The head of an answer, and over HTTP/1.1 also what is read of it at once.
+/// Bytes of an answer's head. Over HTTP/1.1 also the bytes that are read at once.
 const HEAD: u32 = 32 << 10;
 
 impl<B> Sender<B>
@@ -54,7 +54,7 @@ where
     }
 }
 
-/// One after the other on a new connection. It ends with its sender; what goes wrong on it, the request is told.
+/// Begins HTTP/1.1 on a new connection. It ends with its sender, and the request gets its errors.
 pub async fn one_by_one<B>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
 ) -> Result<http1::SendRequest<B>, String>
@@ -71,8 +71,8 @@ where
     Ok(sender)
 }
 
-/// Several at once. It ends with its senders and their answers. No pings of HTTP/2: servers of gRPC take them for an
-/// attack.
+/// Begins HTTP/2 on a new connection. It ends with its senders and their answers. It sends no PING: servers of gRPC
+/// take them for an attack.
 pub async fn several<B>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
 ) -> Result<(http2::SendRequest<B>, Most), String>
@@ -88,7 +88,7 @@ where
         .handshake(TokioIo::new(FloodGuard::for_server(stream)))
         .await;
     let (mut sender, connection) = begun.map_err(|e| reasons(&e))?;
-    // Shared, for only the connection knows its limit, and nothing tells when that changes.
+    // Shared with `most`: only the connection knows the limit, and it does not tell when that changes.
     let connection = Arc::new(Mutex::new(Some(connection)));
     let limited = Arc::clone(&connection);
     let most = move || {
@@ -103,7 +103,7 @@ where
             None => Poll::Ready(()),
         })
         .await;
-        // What it has not sent is told so.
+        // Requests that were not sent get their error.
         let ended = connection.lock().take();
         drop(ended);
     });
@@ -123,10 +123,9 @@ mod tests {
 
     use super::*;
 
-    /// A request over HTTP/2 or HTTP/1.1 to a server whose answer has a field of so many bytes; whether the answer is
-    /// taken.
+    /// Sends a request to a server whose answer has a field of `length` bytes. Returns whether the answer is taken.
     async fn takes(is_http2: bool, length: usize) -> bool {
-        // The whole answer can be read at once.
+        // There is room for the whole answer.
         let (near, far) = duplex(1 << 20);
         let answer = service_fn(move |_: Request<Incoming>| async move {
             let answer = Response::builder().header("x-long", "x".repeat(length));
@@ -152,7 +151,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_head_of_an_answer_has_32_kib() {
-        // Over HTTP/1.1 what is read at once may be half longer.
+        // Over HTTP/1.1 hyper may read half as much again at once.
         for (is_http2, too_long) in [(false, 52_000), (true, 33_000)] {
             assert!(takes(is_http2, 32_000).await, "HTTP/2: {is_http2}");
             assert!(!takes(is_http2, too_long).await, "HTTP/2: {is_http2}");

@@ -1,4 +1,4 @@
-//! TLS to a server: its certificate is always verified, for the name in its URL.
+//! TLS to a server. Its certificate is always verified, for the name in its URL.
 
 use std::path::Path;
 
@@ -8,11 +8,11 @@ use boring::x509::store::X509StoreBuilder;
 use hsmux_token::Result;
 use tokio_boring::SslStream;
 
-use super::line::Line;
+use super::stream::BackendStream;
 use crate::certificate::{chain, wrong};
 use crate::tls::SUITES;
 
-/// What believes in these roots, or else in the system's.
+/// A connector that trusts these roots, or else the system's.
 pub fn connector(roots: Option<&Path>, http2: bool) -> Result<SslConnector> {
     let named = |e: ErrorStack| wrong("backend_ca", e);
     let protocol: &[u8] = if http2 { b"\x02h2" } else { b"\x08http/1.1" };
@@ -32,9 +32,13 @@ pub fn connector(roots: Option<&Path>, http2: bool) -> Result<SslConnector> {
     Ok(builder.build())
 }
 
-/// The handshake, with SNI unless the name is an address.
-pub async fn shake(tls: &SslConnector, name: &str, line: Line) -> Result<SslStream<Line>, String> {
+/// The handshake. It sends SNI unless the name is an address.
+pub async fn handshake(
+    tls: &SslConnector,
+    name: &str,
+    stream: BackendStream,
+) -> Result<SslStream<BackendStream>, String> {
     let config = tls.configure().map_err(|e| e.to_string())?;
-    let shaken = tokio_boring::connect(config, name, line).await;
+    let shaken = tokio_boring::connect(config, name, stream).await;
     shaken.map_err(|e| e.to_string())
 }

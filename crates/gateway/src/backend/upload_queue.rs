@@ -1,4 +1,4 @@
-//! Parts of a request's body between the client and a back end that does not take them.
+//! Parts of a request's body that wait for the back end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -9,21 +9,21 @@ use parking_lot::Mutex;
 
 use crate::memory::{cost, own};
 
-/// Those of one request.
+/// The waiting parts of one request.
 pub struct UploadQueue {
     most: usize,
     held: AtomicUsize,
     waker: Mutex<Option<Waker>>,
 }
 
-/// A part that holds its place until it is sent.
+/// A part that counts until it is sent.
 struct Queued {
     bytes: Bytes,
     queue: Arc<UploadQueue>,
 }
 
 impl UploadQueue {
-    /// For so many bytes. One part always has room.
+    /// A queue of so many bytes. One part always has room.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
             most,
@@ -32,13 +32,13 @@ impl UploadQueue {
         })
     }
 
-    /// Comes when the next part has room.
+    /// Ready when the next part has room.
     pub fn poll_ready(&self, context: &Context<'_>) -> Poll<()> {
         if self.has_room() {
             return Poll::Ready(());
         }
         *self.waker.lock() = Some(context.waker().clone());
-        // It may have been sent in between.
+        // A part may have been sent in between.
         if self.has_room() {
             Poll::Ready(())
         } else {
@@ -46,7 +46,7 @@ impl UploadQueue {
         }
     }
 
-    /// The part, which counts until its last byte is gone.
+    /// Counts a part until its last byte is gone.
     pub fn hold(self: &Arc<Self>, part: Bytes) -> Bytes {
         self.held.fetch_add(cost(&part), SeqCst);
         Bytes::from_owner(Queued {

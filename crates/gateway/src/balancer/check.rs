@@ -1,4 +1,4 @@
-//! Whether the program itself takes what was written for it.
+//! Has the program itself check the configuration that was written for it.
 
 use std::io::{ErrorKind, Write};
 use std::process::Command;
@@ -7,17 +7,17 @@ use hsmux_token::{Error, Kind, Result};
 
 use super::Program;
 
-/// What came of it.
+/// The outcome of a check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Checked {
-    /// The program takes it.
+    /// The program accepts it.
     Good,
     /// There is no such program on this machine.
     NotInstalled,
 }
 
 impl Program {
-    /// What it is called.
+    /// The program's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Haproxy => "haproxy",
@@ -25,10 +25,10 @@ impl Program {
         }
     }
 
-    /// Has it read a configuration; nothing is started.
+    /// Has the program read a configuration. Nothing is started.
     ///
     /// # Errors
-    /// With its own words when it refuses the configuration.
+    /// The program's own message if it refuses the configuration.
     pub fn check(self, configuration: &str) -> Result<Checked> {
         let failed = |what: &str, why: &dyn std::fmt::Display| {
             Error::pool(Kind::Environment, format!("{what}: {why}"))
@@ -50,7 +50,7 @@ impl Program {
         let path = std::env::var("PATH").unwrap_or_default();
         let output = command
             .arg(file.path())
-            // Where daemons are, for users whose PATH has no such folders.
+            // Folders of daemons, which a user's PATH may not have.
             .env("PATH", format!("{path}:/usr/local/sbin:/usr/sbin"))
             .output();
         let output = match output {

@@ -1,15 +1,14 @@
-//! A whole configuration of haproxy, for 2.4 and newer.
+//! A complete configuration of haproxy, for 2.4 and newer.
 
 use std::fmt::Write;
 
-use super::{Balancer, Server, Way};
+use super::{Balancer, GatewayHost, PortMapping};
 
-/// A host is out after two answers other than 200, or none, and in again after two of 200: about a second.
+/// A host is down after two failed checks and up again after two answers of 200, each within about a second.
 const CHECK: &str = "check inter 1s fastinter 250ms downinter 1s fall 2 rise 2";
 
-/// A host that takes nothing for so long is gone. The kernel counts as well how long one has its window closed, for a
-/// backend that takes nothing of an upload: it is not cut off before the gateway itself gives that up
-/// (`backend_timeout`).
+/// Time after which a host that takes nothing counts as gone. The kernel also counts a closed window, which a gateway
+/// has while its backend does not take an upload. So the time is not shorter than `backend_timeout`.
 const SILENCE: &str = "tcp-ut 30s";
 
 const HEAD: &str = "\
@@ -49,32 +48,37 @@ pub(super) fn text(balancer: &Balancer) -> String {
     } else {
         ""
     };
-    for way in balancer.ways() {
-        pass(&mut text, balancer, &way, header).expect("a string");
+    for mapping in balancer.mappings() {
+        pass(&mut text, balancer, &mapping, header).expect("a string");
     }
     text
 }
 
-fn pass(text: &mut String, balancer: &Balancer, way: &Way<'_>, header: &str) -> std::fmt::Result {
-    let Way { suffix, listen, .. } = way;
+fn pass(
+    text: &mut String,
+    balancer: &Balancer,
+    mapping: &PortMapping<'_>,
+    header: &str,
+) -> std::fmt::Result {
+    let PortMapping { suffix, listen, .. } = mapping;
     let address = listen.address.as_deref().unwrap_or("");
     writeln!(text, "\nfrontend clients{suffix}")?;
     writeln!(text, "    bind {address}:{}", listen.port)?;
     writeln!(text, "    default_backend gateways{suffix}")?;
     writeln!(text, "\nbackend gateways{suffix}")?;
     writeln!(text, "    balance leastconn")?;
-    // 503: it cannot sign, or it ends. It gets no new connections, and keeps those that it has.
+    // 503: the gateway cannot sign, or it ends. It gets no new connections, and keeps those that it has.
     writeln!(text, "    option httpchk GET /health")?;
     writeln!(text, "    http-check expect status 200")?;
     writeln!(text, "    default-server {CHECK} {SILENCE}{header}")?;
     for server in &balancer.hosts {
-        let Server {
+        let GatewayHost {
             name,
             address,
             health,
             ..
         } = server;
-        if let Some(port) = (way.port)(server) {
+        if let Some(port) = (mapping.port)(server) {
             writeln!(text, "    server {name} {address}:{port} port {health}")?;
         }
     }

@@ -1,19 +1,19 @@
-//! Addresses as people write them: a host is `HOST[:PORT][/HEALTH[/HTTP]]`, where clients connect `[ADDRESS]:PORT`.
+//! Addresses on the command line: `HOST[:PORT][/HEALTH[/HTTP]]` of a gateway, `[ADDRESS]:PORT` for clients.
 
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// A gateway's host.
+/// The host of a gateway.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Host {
-    /// A name or an address; one of IPv6 in brackets.
+    /// A name or an address. IPv6 is in brackets.
     pub(super) address: String,
     pub(super) port: Option<u16>,
     pub(super) health: Option<u16>,
     pub(super) http: Option<u16>,
 }
 
-/// Where clients connect.
+/// The address that clients connect to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listen {
     /// `None`: all addresses.
@@ -95,7 +95,7 @@ impl FromStr for Host {
     }
 }
 
-/// Nothing that would be more than a word in somebody's configuration.
+/// Only characters that are one word in the programs' configurations.
 fn is_name(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     !text.is_empty() && text.chars().all(fits) && !text.starts_with('-')
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_refused() {
+    fn invalid_hosts_are_refused() {
         for text in [
             "",
             ":443",

@@ -1,7 +1,7 @@
-//! The balancer in front of several gateways: what haproxy or nginx is told.
+//! Configurations of haproxy and nginx as a balancer in front of several gateways.
 //!
-//! TLS passes through it, and ends at the gateways. A host is asked at its gateway's `/health`, which means "can sign":
-//! one that says 503 gets no new connections, and keeps those that it has.
+//! TLS passes through the balancer and ends at the gateways. The balancer checks `/health` of each gateway, which means
+//! "can sign". A gateway that answers 503 gets no new connections, and keeps those that it has.
 
 mod check;
 mod haproxy;
@@ -14,33 +14,33 @@ use hsmux_token::{Error, Kind, Result};
 pub use check::Checked;
 pub use host::{Host, Listen};
 
-/// Whose configuration is written.
+/// The program that the configuration is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Program {
     /// haproxy, in tcp mode.
     Haproxy,
-    /// nginx with its `stream` module, which does not ask for health by itself.
+    /// nginx with its `stream` module, which does not check `/health`.
     Nginx,
 }
 
-/// What is known of the cluster from the command line.
+/// Options of the command line.
 #[derive(Clone, Debug)]
-pub struct Wishes {
-    /// The gateways; none: the one of the configuration.
+pub struct BalancerOptions {
+    /// The gateways. If empty, the gateway of the configuration.
     pub hosts: Vec<Host>,
-    /// Where clients connect.
+    /// The address that clients connect to with TLS.
     pub listen: Listen,
-    /// Where they do without TLS, if the gateways answer there.
+    /// The address for plain HTTP, if the gateways serve that.
     pub http_listen: Listen,
-    /// The gateways' port, where a host does not say its own.
+    /// The port of gateways without one of their own.
     pub port: Option<u16>,
-    /// The port of their `/health`, where a host does not say its own.
+    /// The port of `/health`, for gateways without one of their own.
     pub health: Option<u16>,
-    /// The gateways' port for plain HTTP, where a host does not say its own.
+    /// The port for plain HTTP, for gateways without one of their own.
     pub http_port: Option<u16>,
     /// Whether each connection begins with a PROXY header.
     pub send_proxy: Option<bool>,
-    /// haproxy's own socket, by which one of its processes takes over from another: an absolute path without white space.
+    /// haproxy's own socket, by which a new process takes over the listeners. An absolute path without white space.
     pub socket: String,
 }
 
@@ -49,43 +49,43 @@ pub struct Wishes {
 pub struct Balancer {
     listen: Listen,
     http_listen: Listen,
-    hosts: Vec<Server>,
+    hosts: Vec<GatewayHost>,
     send_proxy: bool,
     socket: String,
 }
 
 #[derive(Clone, Debug)]
-struct Server {
+struct GatewayHost {
     name: String,
     address: String,
     port: u16,
     health: u16,
-    /// None: of no host.
+    /// The port for plain HTTP. Either all hosts have one or none.
     http: Option<u16>,
 }
 
-/// What clients connect to, and where that goes.
-struct Way<'a> {
-    /// What is added to its names.
+/// A port for clients, and the gateways' port that it leads to.
+struct PortMapping<'a> {
+    /// Suffix of its names in the configuration.
     suffix: &'static str,
     listen: &'a Listen,
-    port: fn(&Server) -> Option<u16>,
+    port: fn(&GatewayHost) -> Option<u16>,
 }
 
 impl Balancer {
-    /// What is not wished for is taken from `[gateway]`, which is the same on all hosts.
+    /// Takes from `[gateway]` what the options do not give: that section is the same on all hosts.
     ///
     /// # Errors
-    /// When neither says what the balancer has to know.
-    pub fn new(wishes: &Wishes, section: Option<&GatewaySection>) -> Result<Self> {
+    /// If neither has something that the balancer needs.
+    pub fn new(options: &BalancerOptions, section: Option<&GatewaySection>) -> Result<Self> {
         let listens = section.and_then(|section| section.listen.first());
         let metrics = section.and_then(|section| section.metrics);
-        let port = wishes.port.or(listens.map(std::net::SocketAddr::port));
-        let health = wishes.health.or(metrics.map(|address| address.port()));
+        let port = options.port.or(listens.map(std::net::SocketAddr::port));
+        let health = options.health.or(metrics.map(|address| address.port()));
         let plain = section.and_then(|section| section.http.first());
-        let http = wishes.http_port.or(plain.map(std::net::SocketAddr::port));
-        let any_http = http.is_some() || wishes.hosts.iter().any(|host| host.http.is_some());
-        let mut hosts = wishes.hosts.clone();
+        let http = options.http_port.or(plain.map(std::net::SocketAddr::port));
+        let any_http = http.is_some() || options.hosts.iter().any(|host| host.http.is_some());
+        let mut hosts = options.hosts.clone();
         if hosts.is_empty() {
             let own = listens.filter(|address| !address.ip().is_unspecified());
             let own = own.ok_or_else(|| unknown("name the hosts: HOST HOST ..."))?;
@@ -97,9 +97,9 @@ impl Balancer {
                 .filter(|port| *port != 0)
                 .ok_or_else(|| unknown(what))
         };
-        let server = |(host, place): (&Host, usize)| {
-            Ok(Server {
-                name: format!("host{place}"),
+        let server = |(host, position): (&Host, usize)| {
+            Ok(GatewayHost {
+                name: format!("host{position}"),
                 address: host.address.clone(),
                 port: number(
                     host.port,
@@ -121,35 +121,37 @@ impl Balancer {
             })
         };
         let blank = |c: char| c.is_whitespace() || c.is_control();
-        if !wishes.socket.starts_with('/') || wishes.socket.contains(blank) {
+        if !options.socket.starts_with('/') || options.socket.contains(blank) {
             return Err(unknown(
                 "an absolute path of its socket, without white space",
             ));
         }
         Ok(Self {
-            listen: wishes.listen.clone(),
-            http_listen: wishes.http_listen.clone(),
-            socket: wishes.socket.clone(),
+            listen: options.listen.clone(),
+            http_listen: options.http_listen.clone(),
+            socket: options.socket.clone(),
             hosts: hosts.iter().zip(1..).map(server).collect::<Result<_>>()?,
-            send_proxy: wishes
+            send_proxy: options
                 .send_proxy
                 .unwrap_or_else(|| section.is_some_and(|section| section.proxy_protocol)),
         })
     }
 
-    /// TLS, and plain HTTP where the gateways answer it.
-    fn ways(&self) -> impl Iterator<Item = Way<'_>> {
-        let tls = Way {
+    /// TLS, and plain HTTP if the gateways serve it.
+    fn mappings(&self) -> impl Iterator<Item = PortMapping<'_>> {
+        let tls = PortMapping {
             suffix: "",
             listen: &self.listen,
             port: |server| Some(server.port),
         };
-        let plain = Way {
+        let plain = PortMapping {
             suffix: "-http",
             listen: &self.http_listen,
             port: |server| server.http,
         };
-        let used = |way: &Way<'_>| self.hosts.iter().all(|host| (way.port)(host).is_some());
+        let used = |mapping: &PortMapping<'_>| {
+            self.hosts.iter().all(|host| (mapping.port)(host).is_some())
+        };
         [tls, plain].into_iter().filter(used)
     }
 
@@ -161,7 +163,7 @@ impl Balancer {
         }
     }
 
-    /// What whoever uses it had better know.
+    /// Warnings for the administrator.
     pub fn warnings(&self, program: Program, section: Option<&GatewaySection>) -> Vec<String> {
         let mut warnings = Vec::new();
         let metrics = section.and_then(|section| section.metrics);
@@ -200,7 +202,7 @@ mod tests {
 
     fn of(hosts: &[&str], send_proxy: Option<bool>) -> Result<Balancer> {
         let hosts = hosts.iter().map(|host| host.parse().unwrap()).collect();
-        let wishes = Wishes {
+        let options = BalancerOptions {
             hosts,
             listen: ":443".parse().unwrap(),
             http_listen: ":80".parse().unwrap(),
@@ -210,7 +212,7 @@ mod tests {
             send_proxy,
             socket: "/run/haproxy/admin.sock".into(),
         };
-        Balancer::new(&wishes, None)
+        Balancer::new(&options, None)
     }
 
     #[test]
@@ -234,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_http_has_a_way_of_its_own() {
+    fn plain_http_has_its_own_port_mapping() {
         let balancer = of(&["10.0.0.1/9443/80", "10.0.0.2:8443/9443/8080"], None).unwrap();
         let text = balancer.configuration(Program::Haproxy);
         assert!(text.contains("bind :80\n"), "{text}");
@@ -253,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_named() {
+    fn missing_options_are_named() {
         let error = of(&["10.0.0.1"], None).unwrap_err().to_string();
         assert!(error.contains("--health-port"), "{error}");
         let error = of(&[], None).unwrap_err().to_string();

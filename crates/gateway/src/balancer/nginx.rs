@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Balancer, Way};
+use super::{Balancer, PortMapping};
 
 const HEAD: &str = "\
 # Written by `hsmux haproxy config --nginx`: for the top level of nginx.conf, beside http { }.
@@ -12,18 +12,18 @@ stream {
 
 pub(super) fn text(balancer: &Balancer) -> String {
     let mut text = HEAD.to_owned();
-    for way in balancer.ways() {
-        pass(&mut text, balancer, &way).expect("a string");
+    for mapping in balancer.mappings() {
+        pass(&mut text, balancer, &mapping).expect("a string");
     }
     text + "}\n"
 }
 
-fn pass(text: &mut String, balancer: &Balancer, way: &Way<'_>) -> std::fmt::Result {
-    let Way { suffix, listen, .. } = way;
+fn pass(text: &mut String, balancer: &Balancer, mapping: &PortMapping<'_>) -> std::fmt::Result {
+    let PortMapping { suffix, listen, .. } = mapping;
     writeln!(text, "    upstream gateways{suffix} {{")?;
     writeln!(text, "        least_conn;")?;
     for server in &balancer.hosts {
-        if let Some(port) = (way.port)(server) {
+        if let Some(port) = (mapping.port)(server) {
             let address = &server.address;
             writeln!(
                 text,

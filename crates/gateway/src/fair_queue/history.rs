@@ -1,4 +1,4 @@
-//! What became of the signatures that were made for each source.
+//! Tells whether sources use the signatures that are made for them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -8,39 +8,39 @@ use crate::source::ClientSource;
 #[derive(Default)]
 pub struct Histories {
     by_source: HashMap<ClientSource, History>,
-    /// The source that had no signature for longest comes first.
+    /// By the time of the last signature, the oldest first.
     by_age: BTreeSet<(Instant, ClientSource)>,
 }
 
 struct History {
-    /// Below zero: more of its handshakes were not completed than were.
+    /// Below zero: the source did not use most of its signatures.
     balance: i8,
-    /// When it last had a signature.
+    /// Its last signature.
     at: Instant,
 }
 
-/// What is older is forgiven.
+/// An older history does not count.
 const GOOD_FOR: Duration = Duration::from_secs(60);
 
-/// How much a source may have in hand, or owe.
+/// Limit of a balance, in both directions.
 const MOST: i8 = 16;
 
-/// A source that is remembered takes some 200 bytes. Past so many, the one that had no signature for longest is forgotten.
+/// Sources in memory, of some 200 bytes each. If there are more, the one without a signature for longest is dropped.
 const REMEMBERED: usize = 16_384;
 
 impl Histories {
-    /// Whether a source used fewer of its signatures than it did not.
+    /// Whether a source did not use most of its signatures.
     pub fn is_in_doubt(&self, source: ClientSource, now: Instant) -> bool {
         let history = self.by_source.get(&source);
         history.is_some_and(|history| history.balance < 0 && history.is_recent(now))
     }
 
-    /// A signature was made: until its handshake is completed it counts as unused.
+    /// A signature was made. It counts as unused until its handshake is completed.
     pub fn made(&mut self, source: ClientSource, now: Instant) {
         self.add(source, -1, now);
     }
 
-    /// A handshake was completed by one.
+    /// A handshake was completed with a signature.
     pub fn completed(&mut self, source: ClientSource, now: Instant) {
         self.add(source, 2, now);
     }
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn who_uses_half_of_its_signatures_is_not_in_doubt() {
+    fn a_source_that_uses_half_of_its_signatures_is_not_in_doubt() {
         let (mut histories, now) = (Histories::default(), Instant::now());
         let one = source(1);
         for _ in 0..100 {
@@ -102,13 +102,13 @@ mod tests {
     }
 
     #[test]
-    fn only_the_oldest_of_too_many_is_forgotten() {
+    fn only_the_oldest_history_is_dropped() {
         let (mut histories, begun) = (Histories::default(), Instant::now());
         let now = |number: u32| begun + Duration::from_micros(number.into());
         let (bad, others) = (source(0), 1..=REMEMBERED as u32);
         histories.made(bad, now(0));
         for number in others.clone() {
-            // It goes on; all others have one signature each.
+            // The bad source goes on; all others have one signature each.
             histories.made(bad, now(number));
             histories.made(source(number), now(number));
             assert!(histories.by_source.len() <= REMEMBERED);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn new_subnets_of_a_customer_have_its_history() {
+    fn all_subnets_of_a_source_share_its_history() {
         let (mut histories, now) = (Histories::default(), Instant::now());
         let subnet = |number: u128| {
             let address = 0x2001_0db8 << 96 | number << 64 | 1;

@@ -1,11 +1,11 @@
-//! Signatures that wait, in fair turns of their sources: a state machine without threads, clocks, locks or I/O.
+//! A fair queue of signatures: a state machine without threads, clocks, locks or I/O.
 //!
-//! Sources take turns, and so do the subnets of one source. A source is in doubt while fewer handshakes were
-//! completed by its signatures than were not: the others come first, and it has one slow signature at a time on each
-//! seat. So who asks for signatures without using them costs the others the rest of one.
+//! Sources take turns, and so do the subnets of one source. A source is in doubt while most of its signatures have not
+//! completed a handshake. Other sources come before it, and it has one slow signature at a time on each seat. So an
+//! attacker that does not use its signatures delays the others by the rest of one.
 
 mod history;
-mod line;
+mod source_queue;
 #[cfg(test)]
 mod tests;
 
@@ -18,9 +18,9 @@ use hsmux_token::KeyCapacity;
 
 use crate::source::{ClientSource, subnet};
 use history::Histories;
-use line::Line;
+use source_queue::SourceQueue;
 
-/// `G` is what signs: groups share nothing. `T` is what waits.
+/// `G` names a group of members that signs; groups share nothing. `T` is a waiting entry.
 pub struct FairQueue<G, T> {
     limits: Limits,
     groups: HashMap<G, Group<T>>,
@@ -36,7 +36,7 @@ pub struct Limits {
     pub of_source: usize,
 }
 
-/// A signature that has begun; to be given back.
+/// A signature that has begun. Give it back with [`FairQueue::end`].
 #[derive(Debug)]
 pub struct Grant<G> {
     group: G,
@@ -45,7 +45,7 @@ pub struct Grant<G> {
     in_doubt: bool,
 }
 
-/// Names what waits, to take it out.
+/// Identifies a waiting entry, to cancel it.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
     client: IpAddr,
@@ -53,31 +53,31 @@ pub struct Ticket {
 }
 
 impl<G> Grant<G> {
-    /// What signs.
+    /// The group that signs.
     pub fn group(&self) -> &G {
         &self.group
     }
 }
 
 struct Group<T> {
-    lines: HashMap<ClientSource, Line<T>>,
-    /// Who waits: those in doubt last, then who has waited longest for its turn.
+    queues: HashMap<ClientSource, SourceQueue<T>>,
+    /// Waiting sources: those in doubt come last, and then by their turn.
     order: BTreeMap<(bool, u64), ClientSource>,
     begun: usize,
     begun_in_doubt: usize,
-    /// What the last signature took.
+    /// Duration of the last signature.
     took: Option<Duration>,
-    /// How often a source in doubt was passed over that would have had the turn.
+    /// How often others were served in the turn of a source in doubt.
     passed: u32,
 }
 
-/// A source in doubt has a turn after so many that others had in its place: nobody waits for ever.
+/// After so many turns given to others, a source in doubt has its own: none waits for ever.
 const PASSES: u32 = 8;
 
-/// A signature that takes less keeps nobody waiting.
+/// A shorter signature delays others too little to matter.
 const SLOW: Duration = Duration::from_millis(10);
 
-/// Groups that have nothing to do are kept up to so many: seats come and go.
+/// If there are more groups, idle ones are dropped: seats come and go.
 const GROUPS: usize = 64;
 
 impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
@@ -91,7 +91,7 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
         }
     }
 
-    /// Begins at once, if nobody waits and there is room.
+    /// Begins a signature at once, if none waits and there is room.
     pub fn begin(
         &mut self,
         group: &G,
@@ -106,8 +106,8 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
             .then(|| state.grant(group, source, in_doubt, now))
     }
 
-    /// Puts one in the queue. The other part of the answer is who has to make room, of the source that has most; `Err`:
-    /// it has to itself.
+    /// Adds an entry. If the queue is full, an entry of the source with the most is evicted and returned. `Err`: the
+    /// new entry itself is refused.
     pub fn push(
         &mut self,
         group: &G,
@@ -141,7 +141,7 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
         Ok((Ticket { client, number }, evicted))
     }
 
-    /// Whose turn it is, if there is room.
+    /// Takes the next entry, if there is room.
     pub fn next(
         &mut self,
         group: &G,
@@ -152,13 +152,13 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
         let turn = self.turns;
         let state = self.groups.get_mut(group)?;
         let source = state.choose(capacity)?;
-        let line = state.lines.get_mut(&source)?;
-        let in_doubt = line.in_doubt;
-        state.order.remove(&line.key());
-        let work = line.pop();
-        line.turn = turn;
-        if line.is_empty() {
-            state.lines.remove(&source);
+        let queue = state.queues.get_mut(&source)?;
+        let in_doubt = queue.in_doubt;
+        state.order.remove(&queue.key());
+        let work = queue.pop();
+        queue.turn = turn;
+        if queue.is_empty() {
+            state.queues.remove(&source);
         } else {
             state.order.insert((in_doubt, turn), source);
         }
@@ -167,7 +167,7 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
         Some((state.grant(group, source, in_doubt, now), work))
     }
 
-    /// A signature has ended, `made` or not. To be followed by [`Self::next`] until that says `None`.
+    /// Ends a signature, which was `made` or not. Call [`Self::next`] after it until that returns `None`.
     pub fn end(&mut self, grant: &Grant<G>, made: bool, now: Instant) {
         if let Some(group) = self.groups.get_mut(&grant.group) {
             group.begun -= 1;
@@ -185,19 +185,19 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
         }
     }
 
-    /// A client has completed its handshake with its signature.
+    /// Records that a client has completed its handshake with its signature.
     pub fn completed(&mut self, client: IpAddr, now: Instant) {
         let source = ClientSource::of(client);
         self.histories.completed(source, now);
         self.sort(source, now);
     }
 
-    /// Takes one out; `None`: it does not wait any more.
+    /// Takes out an entry. `None`: it does not wait any more.
     pub fn cancel(&mut self, ticket: Ticket) -> Option<T> {
         let source = ClientSource::of(ticket.client);
         let cancel = |group: &mut Group<T>| {
-            let line = group.lines.get_mut(&source)?;
-            let work = line.cancel(ticket.client, ticket.number)?;
+            let queue = group.queues.get_mut(&source)?;
+            let work = queue.cancel(ticket.client, ticket.number)?;
             group.tidy(source);
             Some(work)
         };
@@ -206,25 +206,25 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
         Some(work)
     }
 
-    /// How many would come before one of this client, or some less.
+    /// A lower bound of the entries that would come before a new one of this client.
     pub fn before(&self, group: &G, client: IpAddr, now: Instant) -> usize {
         let Some(group) = self.groups.get(group) else {
             return 0;
         };
         let (source, client) = (ClientSource::of(client), subnet(client));
         let own = group
-            .lines
+            .queues
             .get(&source)
-            .map_or(0, |line| line.before(client));
+            .map_or(0, |queue| queue.before(client));
         let in_doubt = self.histories.is_in_doubt(source, now);
-        let ahead = |(other, line): (&ClientSource, &Line<T>)| {
-            let counts = *other != source && (in_doubt || !line.in_doubt);
-            if counts { line.len().min(own + 1) } else { 0 }
+        let ahead = |(other, queue): (&ClientSource, &SourceQueue<T>)| {
+            let counts = *other != source && (in_doubt || !queue.in_doubt);
+            if counts { queue.len().min(own + 1) } else { 0 }
         };
-        own + group.lines.iter().map(ahead).sum::<usize>()
+        own + group.queues.iter().map(ahead).sum::<usize>()
     }
 
-    /// Whether one of this client would have a place.
+    /// Whether a new entry of this client would be taken.
     pub fn admits(&self, client: IpAddr) -> bool {
         let (source, client) = (ClientSource::of(client), subnet(client));
         self.waiting_of(source) < self.limits.of_source || self.yields_to(source, client)
@@ -234,24 +234,27 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
         self.groups.entry(group.clone()).or_insert_with(Group::new)
     }
 
-    fn lines_of(&self, source: ClientSource) -> impl Iterator<Item = &Line<T>> {
+    fn queues_of(&self, source: ClientSource) -> impl Iterator<Item = &SourceQueue<T>> {
         let groups = self.groups.values();
-        groups.filter_map(move |group| group.lines.get(&source))
+        groups.filter_map(move |group| group.queues.get(&source))
     }
 
     fn waiting_of(&self, source: ClientSource) -> usize {
-        self.lines_of(source).map(Line::len).sum()
+        self.queues_of(source).map(SourceQueue::len).sum()
     }
 
-    /// Whether another subnet of a source has more than this one would.
+    /// Whether another subnet of a source has more entries than this one.
     fn yields_to(&self, source: ClientSource, client: IpAddr) -> bool {
-        let own: usize = self.lines_of(source).map(|line| line.len_of(client)).sum();
-        self.lines_of(source).any(|line| line.most() > own + 1)
+        let own: usize = self
+            .queues_of(source)
+            .map(|queue| queue.len_of(client))
+            .sum();
+        self.queues_of(source).any(|queue| queue.most() > own + 1)
     }
 
-    /// The source that has most, and how many.
+    /// The source with the most entries, and how many.
     fn heaviest(&self, now: Instant) -> Option<((usize, bool), ClientSource)> {
-        let sources = self.groups.values().flat_map(|group| group.lines.keys());
+        let sources = self.groups.values().flat_map(|group| group.queues.keys());
         let weigh = |source: &ClientSource| {
             let in_doubt = self.histories.is_in_doubt(*source, now);
             ((self.waiting_of(*source), in_doubt), *source)
@@ -259,27 +262,27 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
         sources.map(weigh).max_by_key(|(key, _)| *key)
     }
 
-    /// The last one of the subnet that has most.
+    /// Takes out the last entry of the subnet with the most.
     fn evict(&mut self, source: ClientSource) -> Option<T> {
         let groups = self.groups.values_mut();
-        let most = |group: &&mut Group<T>| group.lines.get(&source).map_or(0, Line::most);
+        let most = |group: &&mut Group<T>| group.queues.get(&source).map_or(0, SourceQueue::most);
         let group = groups.max_by_key(most)?;
-        let work = group.lines.get_mut(&source)?.evict();
+        let work = group.queues.get_mut(&source)?.evict();
         group.tidy(source);
         self.waiting -= usize::from(work.is_some());
         work
     }
 
-    /// Puts a source where it belongs by what it has done.
+    /// Moves a source in the order, after its history has changed.
     fn sort(&mut self, source: ClientSource, now: Instant) {
         let in_doubt = self.histories.is_in_doubt(source, now);
         for group in self.groups.values_mut() {
-            if let Some(line) = group.lines.get_mut(&source)
-                && line.in_doubt != in_doubt
+            if let Some(queue) = group.queues.get_mut(&source)
+                && queue.in_doubt != in_doubt
             {
-                group.order.remove(&line.key());
-                line.in_doubt = in_doubt;
-                group.order.insert(line.key(), source);
+                group.order.remove(&queue.key());
+                queue.in_doubt = in_doubt;
+                group.order.insert(queue.key(), source);
             }
         }
     }
@@ -288,7 +291,7 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
 impl<T> Group<T> {
     fn new() -> Self {
         Self {
-            lines: HashMap::new(),
+            queues: HashMap::new(),
             order: BTreeMap::new(),
             begun: 0,
             begun_in_doubt: 0,
@@ -329,14 +332,14 @@ impl<T> Group<T> {
     }
 
     fn push(&mut self, source: ClientSource, in_doubt: bool, client: IpAddr, number: u64, work: T) {
-        let line = self.lines.entry(source).or_insert_with(|| {
+        let queue = self.queues.entry(source).or_insert_with(|| {
             self.order.insert((in_doubt, number), source);
-            Line::new(in_doubt, number)
+            SourceQueue::new(in_doubt, number)
         });
-        line.push(client, number, work);
+        queue.push(client, number, work);
     }
 
-    /// The source that has the turn.
+    /// The source that is next.
     fn choose(&mut self, capacity: KeyCapacity) -> Option<ClientSource> {
         let first = |in_doubt: bool| {
             let all = self.order.range((in_doubt, 0)..=(in_doubt, u64::MAX));
@@ -358,13 +361,13 @@ impl<T> Group<T> {
         }
     }
 
-    /// A source of which nothing waits any more is gone.
+    /// Drops a source without entries.
     fn tidy(&mut self, source: ClientSource) {
-        if let Some(line) = self.lines.get(&source)
-            && line.is_empty()
+        if let Some(queue) = self.queues.get(&source)
+            && queue.is_empty()
         {
-            self.order.remove(&line.key());
-            self.lines.remove(&source);
+            self.order.remove(&queue.key());
+            self.queues.remove(&source);
         }
     }
 }

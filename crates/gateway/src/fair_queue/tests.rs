@@ -11,11 +11,11 @@ const CAPACITY: KeyCapacity = KeyCapacity {
 };
 const HONEST: &str = "192.0.2.1";
 
-/// A token that does one thing at a time though it has four lanes. What waits is when it came, and whose it is.
+/// A token that does one thing at a time though it has four lanes. An entry is its time of arrival and its client.
 struct Sim {
     queue: FairQueue<u8, (Instant, IpAddr)>,
     now: Instant,
-    /// With the end of each.
+    /// Each with its end.
     running: VecDeque<(Grant<u8>, (Instant, IpAddr), Instant)>,
 }
 
@@ -28,7 +28,7 @@ impl Sim {
         }
     }
 
-    /// Whether it has a place.
+    /// Returns whether it is taken.
     fn ask(&mut self, client: IpAddr) -> bool {
         let work = (self.now, client);
         if let Some(grant) = self.queue.begin(&0, client, CAPACITY, self.now) {
@@ -51,7 +51,7 @@ impl Sim {
         }
     }
 
-    /// The next one that is signed for, and how long that took.
+    /// Ends the next signature. Returns its client, and how long that has waited.
     fn step(&mut self) -> (IpAddr, Duration) {
         let (grant, (since, client), end) = self.running.pop_front().expect("it works");
         self.now = end;
@@ -60,8 +60,8 @@ impl Sim {
         (client, end - since)
     }
 
-    /// The waits of a client that completes so many handshakes, one after the other, while each of these keeps so many
-    /// waiting and completes none.
+    /// The waits of a client that completes so many handshakes, one after the other. Each attacker keeps `each`
+    /// signatures waiting and completes none.
     fn honest(
         &mut self,
         client: &str,
@@ -106,9 +106,9 @@ fn addresses(count: u32) -> Vec<IpAddr> {
         .collect()
 }
 
-/// The first handshake meets what was begun before anybody knew.
+/// The first handshake waits for signatures that began before the source was in doubt.
 #[test]
-fn who_uses_no_signature_costs_others_the_rest_of_one() {
+fn an_attacker_delays_others_by_the_rest_of_one_signature() {
     for each in [100, 300, 1000] {
         let waits = sim().honest(HONEST, 50, &addresses(1), each);
         let worst = waits[1..].iter().max().unwrap();
@@ -117,7 +117,7 @@ fn who_uses_no_signature_costs_others_the_rest_of_one() {
 }
 
 #[test]
-fn dozens_of_addresses_have_a_turn_each_and_then_come_last() {
+fn dozens_of_attackers_have_one_turn_each_and_then_come_last() {
     let attackers = addresses(36);
     let mut sim = sim();
     let first = sim.honest(HONEST, 1, &attackers, 8)[0];
@@ -130,7 +130,7 @@ fn dozens_of_addresses_have_a_turn_each_and_then_come_last() {
 }
 
 #[test]
-fn a_subnet_waits_for_no_more_than_the_turns_of_its_own_network() {
+fn a_subnet_waits_only_for_the_turns_of_its_own_source() {
     // All addresses of a subnet are one.
     let attackers: [IpAddr; 3] = ["bad:0::1", "bad:0::2", "bad:0::3"]
         .map(|end| format!("2001:db8:0:{end}").parse().unwrap());
@@ -141,18 +141,18 @@ fn a_subnet_waits_for_no_more_than_the_turns_of_its_own_network() {
 
 /// A customer of a network may have a /48, of 65,536 subnets.
 #[test]
-fn all_subnets_of_one_customer_have_one_share() {
+fn all_subnets_of_a_source_have_one_share() {
     let attackers: Vec<IpAddr> = (0..64)
         .map(|subnet| format!("2001:db8:0:{subnet:x}::1").parse().unwrap())
         .collect();
     let waits = sim().honest("2001:db8:1::1", 50, &attackers, 300);
-    // The first handshake meets what was begun before anybody knew: not one of each subnet.
+    // The first handshake waits for signatures that began before the source was in doubt, and not for each subnet.
     let worst = waits.iter().max().unwrap();
     assert!(*worst <= 6 * SERVICE, "{worst:?}");
 }
 
 #[test]
-fn who_has_most_makes_room() {
+fn the_source_with_the_most_loses_an_entry() {
     let mut sim = Sim::new(Limits {
         all: 20,
         of_source: 15,
@@ -160,7 +160,7 @@ fn who_has_most_makes_room() {
     let [one, other] = addresses(2)[..] else {
         unreachable!()
     };
-    // The token has four before any is in doubt.
+    // Four begin before the source is in doubt.
     let places = (0..40).filter(|_| sim.ask(one)).count();
     assert_eq!(places, 19);
     assert!(!sim.queue.admits(one) && sim.queue.admits(other));
@@ -172,7 +172,7 @@ fn who_has_most_makes_room() {
 }
 
 #[test]
-fn a_subnet_that_has_most_makes_room_for_others_of_its_network() {
+fn the_subnet_with_the_most_loses_an_entry_within_its_source() {
     let mut sim = Sim::new(Limits {
         all: 20,
         of_source: 10,
@@ -189,7 +189,7 @@ fn a_subnet_that_has_most_makes_room_for_others_of_its_network() {
 
 /// Nobody is in doubt: all lanes are busy while anything waits.
 #[test]
-fn as_many_are_begun_as_there_is_room_for() {
+fn all_lanes_are_busy_while_entries_wait() {
     let mut sim = sim();
     for client in addresses(100) {
         sim.ask(client);
@@ -202,7 +202,7 @@ fn as_many_are_begun_as_there_is_room_for() {
 }
 
 #[test]
-fn who_is_in_doubt_has_a_turn_now_and_then() {
+fn a_source_in_doubt_is_not_starved() {
     let mut sim = sim();
     let doubted = addresses(1)[0];
     sim.ask(doubted);
@@ -213,7 +213,7 @@ fn who_is_in_doubt_has_a_turn_now_and_then() {
     for client in &trusted {
         sim.ask(*client);
     }
-    // They come again and again: for each of the two a round, and the turns of others in its place.
+    // The others come again and again: a round for each of the two, and the turns of others in its place.
     for steps in 0.. {
         assert!(steps < 2 * (trusted.len() + 10), "it waits for ever");
         let (client, _) = sim.step();
@@ -229,7 +229,7 @@ fn who_is_in_doubt_has_a_turn_now_and_then() {
 }
 
 #[test]
-fn what_is_cancelled_is_gone() {
+fn cancelled_entries_are_removed() {
     let mut sim = sim();
     let client = addresses(1)[0];
     for _ in 0..CAPACITY.uses {
@@ -243,12 +243,12 @@ fn what_is_cancelled_is_gone() {
     assert_eq!(sim.queue.waiting, 1);
     assert!(sim.queue.cancel(second).is_some());
     assert_eq!(sim.queue.before(&0, client, now), 0);
-    assert!(sim.queue.groups[&0].order.is_empty() && sim.queue.groups[&0].lines.is_empty());
+    assert!(sim.queue.groups[&0].order.is_empty() && sim.queue.groups[&0].queues.is_empty());
 }
 
-/// What comes before a client depends on its own source, not on how many others have waiting.
+/// A client's place in the queue depends on its own source, not on how many entries others have.
 #[test]
-fn the_outlook_of_a_client_is_its_own() {
+fn entries_of_other_sources_do_not_lengthen_a_wait() {
     let mut sim = sim();
     let [attacker, other] = addresses(2)[..] else {
         unreachable!()

@@ -1,4 +1,4 @@
-//! A client's stream, which sends answers before the final one and tells when its buffer is empty.
+//! A client's stream. It sends interim answers, and tells when its buffer is empty.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -7,21 +7,21 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::connection::Patient;
-use crate::memory::Account;
+use crate::connection::ClientTlsStream;
+use crate::memory::MemoryAccount;
 
 use super::interim::Interim;
 
 /// The stream of a connection.
 pub struct ClientStream {
-    pub stream: Patient,
-    /// What is written to a client of HTTP/1.1 before its answer.
+    pub stream: ClientTlsStream,
+    /// Interim answers for a client of HTTP/1.1.
     pub interim: Option<Arc<Interim>>,
-    pub account: Arc<Account>,
+    pub account: Arc<MemoryAccount>,
 }
 
 impl ClientStream {
-    /// Ends what has begun before something else does.
+    /// Writes the rest of an interim answer that has begun.
     fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &self.interim {
             None => Poll::Ready(Ok(())),
@@ -65,7 +65,7 @@ impl AsyncWrite for ClientStream {
         self.stream.is_write_vectored()
     }
 
-    /// hyper asks for this once it has written all that it has.
+    /// hyper flushes once it has written all that it has.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if let Some(interim) = &this.interim {

@@ -15,73 +15,82 @@ use tower::ServiceExt;
 use tower_http::services::ServeDir;
 use tower_http::services::fs::ServeFileSystemResponseBody as Found;
 
-use crate::house::House;
+use crate::app_state::AppState;
 
-use super::files::Files;
+use super::blocking_reads::FolderReads;
+use super::file_cache::CachedFile;
+use super::folder_backend::FolderBackend;
 use super::forward::malformed;
 use super::if_range::{Condition, for_all_of_it};
-use super::kept::Page;
-use super::reads::Reads;
-use super::rest::{Rest, linger};
+use super::linger::{DrainOutcome, linger};
 use super::{Answer, PART, text};
 
-/// A file of the folder.
-pub async fn answer(house: &House, folder: &Path, request: Request<Incoming>) -> Answer {
+/// Answers with a file of the folder.
+pub async fn answer(app: &AppState, folder: &Path, request: Request<Incoming>) -> Answer {
     let (head, body) = request.into_parts();
-    // No file needs a body, but a malformed one is told.
-    match Rest::of(body).await {
-        Rest::Malformed => return malformed(),
-        Rest::Nothing => {}
-        Rest::More(rest) => linger(rest),
+    // A file needs no body, but a malformed one is an error.
+    match DrainOutcome::of(body).await {
+        DrainOutcome::Malformed => return malformed(),
+        DrainOutcome::Complete => {}
+        DrainOutcome::Unfinished(rest) => linger(rest),
     }
     let request = Request::from_parts(head, Empty::<Bytes>::new());
-    file(house, folder, request).await
+    file(app, folder, request).await
 }
 
-async fn file(house: &House, folder: &Path, request: Request<Empty<Bytes>>) -> Answer {
+async fn file(app: &AppState, folder: &Path, request: Request<Empty<Bytes>>) -> Answer {
     if is_hidden(request.uri().path()) {
         return text(StatusCode::NOT_FOUND, "there is no such file");
     }
     let path = is_for_all_of_it(&request).then(|| request.uri().path());
-    let reads = house.reads.of(folder);
+    let reads = app.reads.of(folder);
     let local = reads.is_local().await;
-    if let Some(page) = kept(house, path, &reads, local).await {
-        let body = Full::from(page.bytes.clone());
+    if let Some(cached) = cached_file(app, path, &reads, local).await {
+        let body = Full::from(cached.bytes.clone());
         let body = body.map_err(|never| match never {}).boxed_unsync();
         let mut answer = Response::new(body);
-        answer.headers_mut().clone_from(&page.head);
+        answer.headers_mut().clone_from(&cached.head);
         return answer;
     }
     let path = path.map(str::to_owned);
-    let files = Files::new(&house.files, reads, local, path.is_some());
+    let files = FolderBackend::new(&app.files, reads, local, path.is_some());
     let found = find(folder, &files, request).await;
     if let (Some(path), StatusCode::OK, Some(whole)) = (path, found.status(), files.read()) {
-        let page = Page {
+        let cached = CachedFile {
             file: whole.file,
             metadata: whole.metadata,
             head: found.headers().clone(),
             bytes: whole.bytes,
             is_local: whole.is_local,
         };
-        house.kept.put(folder, path, page);
+        app.file_cache.put(folder, path, cached);
     }
     found.map(|body| body.map_err(Into::into).boxed_unsync())
 }
 
-/// A page that is as it was. The look at it is the one thing that is done here: a way to another thread costs more.
-async fn kept(house: &House, path: Option<&str>, reads: &Reads, local: bool) -> Option<Arc<Page>> {
-    let page = house.kept.get(reads.folder(), path?)?;
-    let current = if local && page.is_local {
-        page.is_current()
+/// A cached file that is current. Local metadata are read on this thread: a switch to another one costs more.
+async fn cached_file(
+    app: &AppState,
+    path: Option<&str>,
+    reads: &FolderReads,
+    local: bool,
+) -> Option<Arc<CachedFile>> {
+    let cached = app.file_cache.get(reads.folder(), path?)?;
+    let current = if local && cached.is_local {
+        cached.is_current()
     } else {
-        let looked = Arc::clone(&page);
+        let looked = Arc::clone(&cached);
         reads.run(move || Ok(looked.is_current())).await.ok()?
     };
-    current.then_some(page)
+    current.then_some(cached)
 }
 
-/// A file, or a part of it. What a part depends on is compared with the head of the very file that it is of.
-async fn find(folder: &Path, files: &Files, request: Request<Empty<Bytes>>) -> Response<Found> {
+/// Finds a file, or a range of it. If-Range is compared with the head of the very file that was opened.
+async fn find(
+    folder: &Path,
+    files: &FolderBackend,
+    request: Request<Empty<Bytes>>,
+) -> Response<Found> {
     let look = async |request| {
         let files = ServeDir::with_backend(folder, files.clone()).with_buf_chunk_size(PART);
         let Ok(found) = files.oneshot(request).await;
@@ -107,7 +116,7 @@ async fn find(folder: &Path, files: &Files, request: Request<Empty<Bytes>>) -> R
     }
 }
 
-/// Whether the answer does not hang on what the client has already, or on the part of it that it wants.
+/// Whether the request has neither a range nor a condition.
 fn is_for_all_of_it<B>(request: &Request<B>) -> bool {
     let some = [
         RANGE,
@@ -121,7 +130,7 @@ fn is_for_all_of_it<B>(request: &Request<B>) -> bool {
     request.method() == Method::GET && !some.iter().any(|header| headers.contains_key(header))
 }
 
-/// The one folder with such a name that sites publish (RFC 8615).
+/// The only hidden folder that sites publish (RFC 8615).
 const PUBLIC: &str = ".well-known";
 
 /// Whether a name on the path begins with a dot.

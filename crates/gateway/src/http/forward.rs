@@ -10,25 +10,25 @@ use hyper::header::{HOST, HeaderValue};
 use hyper::{Request, Response, StatusCode, Uri, Version};
 use tokio::time::timeout;
 
-use super::rest::linger;
-use super::upgrade::{WEBSOCKET, Wish, is_websocket};
+use super::linger::linger;
+use super::upgrade::{UpgradeRequest, WEBSOCKET, is_websocket};
 use super::{Answer, Call, Host, Refusal, UPLOAD, UPLOADS, busy, headers, text};
-use crate::backend::{Answered, Asked, Failure, WINDOW};
-use crate::memory::Account;
+use crate::backend::{ExchangeError, RequestBody, ResponseBody, WINDOW};
+use crate::memory::MemoryAccount;
 
-/// Passes a request for a host on.
+/// Passes a request on to a backend.
 pub async fn pass_on(call: &Call<'_>, host: &Host, mut request: Request<Incoming>) -> Answer {
-    // Clients of HTTP/1.0 know none.
+    // HTTP/1.0 has no interim answers.
     let interim = call.interim.as_ref();
     let interim = interim.filter(|_| request.version() == Version::HTTP_11);
-    let wish = match prepare(call, host, &mut request) {
-        Ok(wish) => wish,
+    let upgrade = match prepare(call, host, &mut request) {
+        Ok(upgrade) => upgrade,
         Err((status, why)) => {
             linger(request.into_body());
             return text(status, why);
         }
     };
-    let interim = interim.filter(|_| wish.is_none());
+    let interim = interim.filter(|_| upgrade.is_none());
     if let Some(interim) = interim {
         interim.pass_on(&mut request);
     }
@@ -53,8 +53,8 @@ pub async fn pass_on(call: &Call<'_>, host: &Host, mut request: Request<Incoming
         Err(_) if body.has_failed() => return malformed(),
         Err(apology) => return apology,
     };
-    match wish {
-        Some(wish) => wish.answer(call, answer),
+    match upgrade {
+        Some(upgrade) => upgrade.answer(call, answer),
         None if answer.status() == StatusCode::SWITCHING_PROTOCOLS => text(
             StatusCode::BAD_GATEWAY,
             "the server behind this one speaks out of turn",
@@ -63,24 +63,23 @@ pub async fn pass_on(call: &Call<'_>, host: &Host, mut request: Request<Incoming
     }
 }
 
-/// Makes the request one of the backend's, or says why none can have it. Answers what the client wants to speak from now
-/// on, if that is something else.
+/// Rewrites the request for a backend, or refuses it. Returns the protocol that the client wants to change to, if any.
 fn prepare(
     call: &Call<'_>,
     host: &Host,
     request: &mut Request<Incoming>,
-) -> Result<Option<Wish>, Refusal> {
+) -> Result<Option<UpgradeRequest>, Refusal> {
     let upgrades = &call.served.site.upgrades;
     if is_websocket(request) && !upgrades.iter().any(|allowed| allowed == WEBSOCKET) {
         let why = "this site has no WebSockets";
         return Err((StatusCode::NOT_IMPLEMENTED, why));
     }
-    let wish = Wish::of(request, upgrades).map_err(|_| {
+    let upgrade = UpgradeRequest::of(request, upgrades).map_err(|_| {
         let why = "there are no random numbers";
         (StatusCode::INTERNAL_SERVER_ERROR, why)
     })?;
     let http2 = call.served.site.behind.is_http2();
-    if http2 && wish.is_some() {
+    if http2 && upgrade.is_some() {
         let why = "the server behind this one speaks HTTP/2, and nothing else";
         return Err((StatusCode::NOT_IMPLEMENTED, why));
     }
@@ -91,28 +90,28 @@ fn prepare(
     let trailers = headers::takes_trailers(request.headers());
     address(request, host, call.from)
         .ok_or((StatusCode::BAD_REQUEST, "no host of this name can be"))?;
-    match &wish {
-        Some(wish) => wish.tell(request.headers_mut()),
+    match &upgrade {
+        Some(upgrade) => upgrade.add_fields(request.headers_mut()),
         None if trailers => headers::ask_for_trailers(request.headers_mut(), http2),
         None => {}
     }
-    Ok(wish)
+    Ok(upgrade)
 }
 
-/// An answer as it is, without what was for the connection to the backend.
-pub fn plain(mut answer: Response<Answered>) -> Answer {
+/// The backend's answer without the fields for its connection.
+pub fn plain(mut answer: Response<ResponseBody>) -> Answer {
     headers::strip(answer.headers_mut());
     answer.map(|body| body.map_err(Into::into).boxed_unsync())
 }
 
-/// Holds what the client may send before the back end takes it. The body comes back where nothing is left for it.
+/// Reserves memory for what the client may send before the back end takes it. `Err`: no memory is left.
 fn take_body(
-    account: &Arc<Account>,
+    account: &Arc<MemoryAccount>,
     request: Request<Incoming>,
-) -> Result<Request<Asked>, Incoming> {
+) -> Result<Request<RequestBody>, Incoming> {
     let (head, body) = request.into_parts();
     if body.is_end_stream() {
-        return Ok(Request::from_parts(head, Asked::new(body, 0, None)));
+        return Ok(Request::from_parts(head, RequestBody::new(body, 0, None)));
     }
     let length = body.size_hint().upper();
     let length = length.map_or(UPLOAD.into(), |length| length.min(UPLOAD.into())) as usize;
@@ -121,12 +120,12 @@ fn take_body(
     };
     Ok(Request::from_parts(
         head,
-        Asked::new(body, length, Some(upload)),
+        RequestBody::new(body, length, Some(upload)),
     ))
 }
 
-/// Waits until a back end may send what the client has yet to take, and holds that. Only one of HTTP/2 sends so much
-/// before it is asked to.
+/// Waits for memory for what a back end of HTTP/2 may send ahead, and reserves it. HTTP/1.1 does not send so much
+/// ahead.
 async fn is_ready(call: &Call<'_>) -> bool {
     let ready = poll_fn(|context| call.account.poll_ready(context));
     let is_ready = timeout(call.served.site.backend_timeout, ready)
@@ -136,16 +135,16 @@ async fn is_ready(call: &Call<'_>) -> bool {
     is_ready
 }
 
-/// The answer to a request whose body is no message of HTTP, or ended too early.
+/// The answer to a request whose body is malformed, or has ended too early.
 pub fn malformed() -> Answer {
     let status = StatusCode::BAD_REQUEST;
     text(status, "the body of the request is malformed or incomplete")
 }
 
-/// Makes the request one of the backend's; `None`: its host is none.
+/// Rewrites the request's head for a backend. `None`: its host is invalid.
 fn address(request: &mut Request<Incoming>, host: &Host, from: SocketAddr) -> Option<()> {
     let path = request.uri().path_and_query();
-    // One of no letters at all is `/`, too.
+    // An empty path is `/` as well.
     let path = path.filter(|path| path.as_str() != "/").cloned();
     *request.uri_mut() = path.map(Uri::from).unwrap_or_default();
     *request.version_mut() = Version::HTTP_11;
@@ -156,23 +155,26 @@ fn address(request: &mut Request<Incoming>, host: &Host, from: SocketAddr) -> Op
     Some(())
 }
 
-/// Asks one backend after the other, until one has been sent something.
-async fn ask(call: &Call<'_>, mut request: Request<Asked>) -> Result<Response<Answered>, Answer> {
+/// Tries one backend after the other, until a part of the request has been sent to one.
+async fn ask(
+    call: &Call<'_>,
+    mut request: Request<RequestBody>,
+) -> Result<Response<ResponseBody>, Answer> {
     let patience = call.served.site.backend_timeout;
     for backend in call.served.backends.in_turn() {
-        match backend.exchange(request, patience, &call.house.files).await {
+        match backend.exchange(request, patience, &call.app.files).await {
             Ok(answer) => return Ok(answer),
-            Err(Failure::Unsent(unsent)) => request = *unsent,
-            Err(Failure::Lost) => break,
-            Err(Failure::Late) => {
+            Err(ExchangeError::Unsent(unsent)) => request = *unsent,
+            Err(ExchangeError::Lost) => break,
+            Err(ExchangeError::Late) => {
                 let why = "the server behind this one takes too long";
                 return Err(text(StatusCode::GATEWAY_TIMEOUT, why));
             }
-            Err(Failure::Unusable) => {
+            Err(ExchangeError::Unusable) => {
                 let why = "the answer of the server behind this one cannot be passed on";
                 return Err(text(StatusCode::BAD_GATEWAY, why));
             }
-            Err(Failure::NoFile) => {
+            Err(ExchangeError::NoFile) => {
                 let why = "this server has no more connections to the one behind it";
                 return Err(text(StatusCode::SERVICE_UNAVAILABLE, why));
             }

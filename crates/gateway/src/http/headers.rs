@@ -1,11 +1,11 @@
-//! What of a head is for the next one alone, and what the backend is told of the client.
+//! Fields of heads: those for one connection alone, and those that tell the backend of the client.
 
 use std::net::SocketAddr;
 
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Request, Uri, Version};
 
-/// For one connection (RFC 9110, section 7.6.1, and those that were used so before it).
+/// Fields for one connection (RFC 9110, section 7.6.1, and older custom).
 static HOP: [HeaderName; 6] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -15,7 +15,7 @@ static HOP: [HeaderName; 6] = [
     header::UPGRADE,
 ];
 
-/// Fields that a client may not set: back ends take them for the gateway's words, or those of a proxy before it.
+/// Fields that a client may not set: back ends trust them to come from the gateway or a proxy.
 const OURS: [&str; 8] = [
     "forwarded",
     "true-client-ip",
@@ -27,7 +27,7 @@ const OURS: [&str; 8] = [
     "x-real-ip",
 ];
 
-/// All fields that begin so are such, too: what a proxy says of the connection and of the client's certificate.
+/// Prefixes of further such fields, by which proxies describe the connection and the client's certificate.
 const OURS_BEGIN: [&str; 6] = [
     "client-cert",
     "ssl-client-",
@@ -37,7 +37,7 @@ const OURS_BEGIN: [&str; 6] = [
     "x-ssl-",
 ];
 
-/// The one protocol that a request of HTTP/1.1 wants to change to, if it is `allowed`. A list of several is none.
+/// The protocol that a request of HTTP/1.1 wants to change to, if it is `allowed`. A list of several is ignored.
 pub fn upgrade<B>(request: &Request<B>, allowed: &[String]) -> Option<HeaderValue> {
     let wants = tokens(request.headers()).any(|token| token.eq_ignore_ascii_case("upgrade"));
     if !wants || request.version() != Version::HTTP_11 {
@@ -52,7 +52,7 @@ pub fn upgrade<B>(request: &Request<B>, allowed: &[String]) -> Option<HeaderValu
     HeaderValue::from_str(to).ok()
 }
 
-/// Tells a back end that fields after the body are taken (RFC 9110, section 10.1.4). Servers of gRPC ask for it.
+/// Tells a back end that trailers are accepted (RFC 9110, section 10.1.4). gRPC needs this.
 pub fn ask_for_trailers(headers: &mut HeaderMap, http2: bool) {
     headers.insert(header::TE, HeaderValue::from_static("trailers"));
     if !http2 {
@@ -60,14 +60,14 @@ pub fn ask_for_trailers(headers: &mut HeaderMap, http2: bool) {
     }
 }
 
-/// Whether a client takes fields after the body (RFC 9110, section 10.1.4).
+/// Whether a client accepts trailers (RFC 9110, section 10.1.4).
 pub fn takes_trailers(headers: &HeaderMap) -> bool {
     let mut said = listed(headers, header::TE);
     said.any(|coding| coding.eq_ignore_ascii_case("trailers"))
 }
 
-/// Whether a body has a transfer coding beside `chunked`, which the next one would take for a part of the body: the
-/// field itself is for one connection (RFC 9112, section 6.1).
+/// Whether a body has a transfer coding besides `chunked`. It must not be passed on: the field is removed, so that the
+/// receiver would take the coding for content (RFC 9112, section 6.1).
 pub fn has_other_coding(headers: &HeaderMap) -> bool {
     let mut lines = headers.get_all(header::TRANSFER_ENCODING).into_iter();
     let Some(line) = lines.next() else {
@@ -76,14 +76,14 @@ pub fn has_other_coding(headers: &HeaderMap) -> bool {
     lines.next().is_some() || !line.as_bytes().eq_ignore_ascii_case(b"chunked")
 }
 
-/// The bytes of a request's head, about.
+/// Approximate size of a request's head in bytes.
 pub fn size<B>(request: &Request<B>) -> usize {
     let fields = request.headers().iter();
     let fields = fields.map(|(name, value)| name.as_str().len() + value.len());
     fields.sum::<usize>() + request.uri().path().len()
 }
 
-/// Whether a head is short enough for a connection that others use as well: nginx ends that by what is too long for it.
+/// Whether a head is short enough for a shared connection of HTTP/2: nginx closes it after one that is too long.
 pub fn fit_beside_others(headers: &HeaderMap, uri: &Uri) -> bool {
     let path = uri.path_and_query().map_or(0, |path| path.as_str().len());
     let fields = headers.iter();
@@ -94,7 +94,7 @@ pub fn fit_beside_others(headers: &HeaderMap, uri: &Uri) -> bool {
     longest <= 8000 && all <= 16 << 10
 }
 
-/// Takes away what is for this connection alone.
+/// Removes the fields for this connection alone.
 pub fn strip(headers: &mut HeaderMap) {
     let named: Vec<_> = tokens(headers)
         .filter_map(|token| token.parse::<HeaderName>().ok())
@@ -104,7 +104,7 @@ pub fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// Tells the backend who asks, and for what.
+/// Tells the backend the client's address, the host and the scheme.
 pub fn introduce(headers: &mut HeaderMap, from: SocketAddr, host: HeaderValue) {
     remove_ours(headers);
     let ip = from.ip().to_canonical().to_string();
@@ -115,7 +115,7 @@ pub fn introduce(headers: &mut HeaderMap, from: SocketAddr, host: HeaderValue) {
     headers.insert("x-forwarded-proto", HeaderValue::from_static("https"));
 }
 
-/// Takes away what a client may not say, of a head or of the fields after a body.
+/// Removes fields that a client may not set, from a head or from trailers.
 pub fn remove_ours(headers: &mut HeaderMap) {
     let ours = headers.keys().filter(|name| is_ours(name.as_str()));
     for name in ours.cloned().collect::<Vec<_>>() {
@@ -123,8 +123,8 @@ pub fn remove_ours(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether some server would read a field's name as one of [`OURS`]: those that hand fields over as variables write each
-/// byte that is no letter and no digit as `_`.
+/// Whether some server would read a field's name as one of [`OURS`]. Servers that pass fields on as variables write `_`
+/// for each byte that is neither letter nor digit.
 fn is_ours(name: &str) -> bool {
     let letter = |byte: u8| {
         if byte.is_ascii_alphanumeric() {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_one_connection_goes_no_further() {
+    fn fields_for_one_connection_are_removed() {
         let lines = [
             ("connection", "close, X-Mine"),
             ("x-mine", "1"),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_does_not_say_who_it_is() {
+    fn a_client_cannot_set_its_own_address() {
         let mut request = request(&[("x-forwarded-for", "1.1.1.1"), ("forwarded", "for=1.1.1.1")]);
         introduce(
             request.headers_mut(),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_protocol_changes_only_where_both_headers_say_so() {
+    fn an_upgrade_needs_both_fields() {
         let both = [
             ("connection", "keep-alive, Upgrade"),
             ("upgrade", "websocket"),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn only_chunked_is_no_other_coding() {
+    fn any_coding_but_chunked_is_another() {
         let other = |values: &[&'static str]| {
             let lines: Vec<_> = values
                 .iter()
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn trailers_are_for_who_takes_them() {
+    fn trailers_are_accepted_if_te_says_so() {
         let takes = |te| takes_trailers(request(&[("te", te)]).headers());
         assert!(takes("gzip, Trailers"));
         assert!(!takes("gzip"));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_known_in_every_spelling() {
+    fn fields_of_the_gateway_are_recognised_in_every_spelling() {
         for name in [
             "forwarded",
             "x-forwarded",

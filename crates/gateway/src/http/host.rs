@@ -7,17 +7,17 @@ use hyper::header::{HOST, HeaderValue};
 use hyper::http::uri::Authority;
 use hyper::{Request, Version};
 
-/// A host in lower case and without a trailing dot. An address of IPv6 keeps its brackets.
+/// A host in lower case and without a trailing dot. IPv6 addresses keep their brackets.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Host {
     name: String,
-    /// `None`: the usual port of the protocol.
+    /// `None`: the default port of the protocol.
     port: Option<u16>,
 }
 
-/// The usual port of HTTP.
+/// The default port of HTTP.
 pub const HTTP: u16 = 80;
-/// The usual port of HTTP in TLS.
+/// The default port of HTTPS.
 pub const HTTPS: u16 = 443;
 
 /// RFC 1035, section 2.3.4.
@@ -25,10 +25,10 @@ const LONGEST_NAME: usize = 253;
 const LONGEST_LABEL: usize = 63;
 
 impl Host {
-    /// The one host that a request names; an error says what is wrong. `usual` is the port that a host without one means.
+    /// The host that a request names. An error says what is wrong. `usual` is the port of a host without one.
     ///
-    /// A request of HTTP/1 needs a Host field (RFC 9112, section 3.2), one of HTTP/2 that or `:authority`. A request that
-    /// has an authority and a field has to name the same host in both.
+    /// A request of HTTP/1 needs a Host field (RFC 9112, section 3.2). One of HTTP/2 needs it or `:authority`. If a
+    /// request has both, they have to name the same host.
     pub fn of<B>(request: &Request<B>, usual: u16) -> Result<Self, &'static str> {
         let mut fields = request.headers().get_all(HOST).iter();
         let field = fields.next().map(HeaderValue::as_bytes);
@@ -51,7 +51,7 @@ impl Host {
         }
     }
 
-    /// `HOST[:PORT]`, and nothing else that RFC 3986 has in an authority.
+    /// Parses `HOST[:PORT]`, and nothing else that RFC 3986 allows in an authority.
     fn parse(text: &[u8], usual: u16) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
         let end = if text.starts_with('[') {
@@ -76,7 +76,7 @@ impl Host {
         &self.name
     }
 
-    /// The port, unless it is the usual one.
+    /// The port, unless it is the default one.
     pub fn port(&self) -> Option<u16> {
         self.port
     }
@@ -90,7 +90,7 @@ impl fmt::Display for Host {
 }
 
 fn number(port: &str) -> Option<u16> {
-    // `parse` alone would take `+80`, too.
+    // `parse` alone would accept `+80`.
     let digits = port.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| port.parse().ok())?
 }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_refused() {
+    fn invalid_hosts_are_refused() {
         let long = "a".repeat(64);
         let longer = ["a.".repeat(127).as_str(), "a"].concat();
         for host in [

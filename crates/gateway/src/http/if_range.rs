@@ -1,15 +1,15 @@
-//! If-Range (RFC 9110, section 13.1.5): a client that has a part of a file wants another one of the same file, or all of
-//! what the file is now.
+//! If-Range (RFC 9110, section 13.1.5): a client that has a part of a file wants another part of it, or the whole file
+//! if it has changed.
 
 use hyper::HeaderMap;
 use hyper::Request;
 use hyper::header::{ETAG, IF_RANGE, LAST_MODIFIED, RANGE};
 
-/// What a part depends on.
+/// The condition of a range. `None`: it never holds.
 pub struct Condition(Option<Vec<u8>>);
 
 impl Condition {
-    /// That of a request for a part, if it has one.
+    /// The condition of a request for a range, if it has one.
     pub fn of<B>(request: &Request<B>) -> Option<Self> {
         let headers = request.headers();
         if !headers.contains_key(RANGE) {
@@ -17,13 +17,13 @@ impl Condition {
         }
         let mut values = headers.get_all(IF_RANGE).into_iter();
         let value = values.next()?;
-        // Of two that contradict each other neither is believed.
+        // Several conditions are contradictory, so none holds.
         let only = values.next().is_none();
         Some(Self(only.then(|| value.as_bytes().to_owned())))
     }
 
-    /// Whether the client has parts of the file that an answer with this head is of: the tag or the date are the very same,
-    /// and a weak tag is never enough.
+    /// Whether the client's part is of the file with this head. The tag or the date has to be identical, and a weak tag
+    /// is never enough.
     pub fn holds(&self, answer: &HeaderMap) -> bool {
         let Some(value) = &self.0 else {
             return false;
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn one_condition_that_is_the_very_same_holds() {
+    fn only_one_identical_condition_holds() {
         assert_eq!(holds(&[]), None);
         assert_eq!(Condition::of(&Request::new(())).map(drop), None);
         assert_eq!(holds(&["\"tag\""]), Some(true));

@@ -1,7 +1,7 @@
-//! Interim answers of a back end, such as 103 Early Hints, on their way to a client of HTTP/1.1 (RFC 9110, section 15.2).
+//! Interim answers of a back end, such as 103 Early Hints, for a client of HTTP/1.1 (RFC 9110, section 15.2).
 //!
-//! hyper has no way to send them. They are written to the client's stream whenever hyper has nothing left to write, and
-//! the final answer waits for them.
+//! hyper cannot send them. They are written to the client's stream whenever hyper has nothing left to write. The final
+//! answer waits for them.
 
 use std::future::poll_fn;
 use std::io::{self, Write};
@@ -16,24 +16,24 @@ use tokio::io::AsyncWrite;
 
 use super::headers;
 
-/// Those of one connection.
+/// The interim answers of one connection.
 #[derive(Default)]
-pub struct Interim(Mutex<Waiting>);
+pub struct Interim(Mutex<InterimBuffer>);
 
 #[derive(Default)]
-struct Waiting {
+struct InterimBuffer {
     bytes: Vec<u8>,
-    /// So many of them the client has.
+    /// How many of them were written.
     written: usize,
-    /// Who waits for a final answer.
+    /// Wakes the task of the final answer.
     waker: Option<Waker>,
 }
 
-/// What may wait at once; more is dropped, for each is a hint.
+/// Bytes that may wait at once. More are dropped: interim answers are hints.
 const MOST: usize = 16 << 10;
 
 impl Interim {
-    /// Has those that this request is answered with passed on.
+    /// Passes on the interim answers to this request.
     pub fn pass_on<B>(self: &Arc<Self>, request: &mut Request<B>) {
         let interim = Arc::clone(self);
         hyper::ext::on_informational(request, move |answer| {
@@ -41,7 +41,7 @@ impl Interim {
         });
     }
 
-    /// Waits for the final answer, and until the client has been sent those before it.
+    /// Waits for the final answer, and until all interim answers are written.
     pub async fn before<T>(&self, answer: impl Future<Output = T>) -> T {
         let mut answer = pin!(answer);
         let answer = poll_fn(|context| {
@@ -62,14 +62,14 @@ impl Interim {
     }
 
     fn wake(&self, context: &Context<'_>) {
-        let mut waiting = self.0.lock();
-        match &mut waiting.waker {
+        let mut buffer = self.0.lock();
+        match &mut buffer.waker {
             Some(waker) => context.waker().clone_into(waker),
             none => *none = Some(context.waker().clone()),
         }
     }
 
-    /// 100 is hyper's own affair, and 101 is no interim answer.
+    /// Adds one. hyper handles 100 itself, and 101 is no interim answer.
     fn push(&self, status: StatusCode, fields: &HeaderMap) {
         if matches!(
             status,
@@ -77,22 +77,22 @@ impl Interim {
         ) {
             return;
         }
-        let mut waiting = self.0.lock();
-        let before = waiting.bytes.len();
+        let mut buffer = self.0.lock();
+        let before = buffer.bytes.len();
         let mut fields = fields.clone();
         headers::strip(&mut fields);
         // A write to memory does not fail.
-        let _ = waiting.head(status, &fields);
-        if waiting.bytes.len() > MOST {
-            waiting.bytes.truncate(before);
+        let _ = buffer.head(status, &fields);
+        if buffer.bytes.len() > MOST {
+            buffer.bytes.truncate(before);
         }
-        // Its task asks the stream to be flushed.
-        if let Some(waker) = &waiting.waker {
+        // Its task flushes the stream.
+        if let Some(waker) = &buffer.waker {
             waker.wake_by_ref();
         }
     }
 
-    /// Writes all that waits, where nobody is within a message.
+    /// Writes all that waits. Not to be called within another message.
     pub fn poll_write(
         &self,
         context: &mut Context<'_>,
@@ -101,21 +101,21 @@ impl Interim {
         self.0.lock().poll_write(context, stream)
     }
 
-    /// Writes the rest of what has begun: another message is about to begin.
+    /// Writes the rest if a part is written: another message is about to begin.
     pub fn poll_end(
         &self,
         context: &mut Context<'_>,
         stream: Pin<&mut impl AsyncWrite>,
     ) -> Poll<io::Result<()>> {
-        let mut waiting = self.0.lock();
-        if waiting.written == 0 {
+        let mut buffer = self.0.lock();
+        if buffer.written == 0 {
             return Poll::Ready(Ok(()));
         }
-        waiting.poll_write(context, stream)
+        buffer.poll_write(context, stream)
     }
 }
 
-impl Waiting {
+impl InterimBuffer {
     fn head(&mut self, status: StatusCode, fields: &HeaderMap) -> io::Result<()> {
         let reason = status.canonical_reason().unwrap_or_default();
         write!(self.bytes, "HTTP/1.1 {} {reason}\r\n", status.as_str())?;
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_much_waits_and_more_is_dropped() {
+    fn interim_answers_over_the_limit_are_dropped() {
         let interim = Interim::default();
         let mut fields = HeaderMap::new();
         let long = "</style.css>".repeat(80);
@@ -166,10 +166,10 @@ mod tests {
         for _ in 0..1000 {
             interim.push(StatusCode::EARLY_HINTS, &fields);
         }
-        let waiting = interim.0.lock();
-        assert!(waiting.bytes.len() <= MOST);
-        assert!(waiting.bytes.len() > MOST - 2 * long.len());
+        let buffer = interim.0.lock();
+        assert!(buffer.bytes.len() <= MOST);
+        assert!(buffer.bytes.len() > MOST - 2 * long.len());
         // Whole ones only.
-        assert!(waiting.bytes.ends_with(b"\r\n\r\n"));
+        assert!(buffer.bytes.ends_with(b"\r\n\r\n"));
     }
 }

@@ -1,35 +1,35 @@
-//! HTTP inside TLS: a reverse proxy, or a folder of files.
+//! HTTP inside TLS: reverse proxy, or files of a folder.
 //!
 //! | file | one idea |
 //! |---|---|
-//! | `client_stream` | a client's stream, with answers before the final one |
-//! | `files` | a folder's files, opened and read |
+//! | `blocking_reads` | blocking work on files |
+//! | `client_stream` | a client's stream, with interim answers |
+//! | `file_cache` | cache of short files |
+//! | `file_reader` | a long file, read part by part |
 //! | `folder` | a folder in place of a backend |
+//! | `folder_backend` | files of a folder, opened and read |
 //! | `forward` | a request to a backend, and its answer |
-//! | `headers` | what of their heads is for the next one alone |
+//! | `headers` | fields that are removed and added |
 //! | `host` | the host that a request names |
-//! | `if_range` | whether a part is of the file that the client has |
-//! | `interim` | answers before the final one |
-//! | `kept` | short files in memory |
-//! | `paced` | bodies, and whether a connection's client keeps it busy |
-//! | `parts` | a long file, part by part |
-//! | `reads` | work on files, beside the runtime's threads |
-//! | `rest` | what is left of a body that nobody needs |
+//! | `if_range` | the condition If-Range |
+//! | `interim` | interim answers |
+//! | `linger` | the rest of a body that is not needed |
+//! | `tracked_body` | bodies, charged to the memory budget |
 //! | `upgrade` | WebSocket: a connection or a stream that becomes another protocol's |
 
+mod blocking_reads;
 mod client_stream;
-mod files;
+mod file_cache;
+mod file_reader;
 mod folder;
+mod folder_backend;
 mod forward;
 mod headers;
 mod host;
 mod if_range;
 mod interim;
-mod kept;
-mod paced;
-mod parts;
-mod reads;
-mod rest;
+mod linger;
+mod tracked_body;
 mod upgrade;
 
 use std::convert::Infallible;
@@ -50,60 +50,60 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use parking_lot::Mutex;
 
-use crate::connection::Client;
-use crate::house::{House, Place};
-use crate::memory::{Account, Admission, Charge};
-use crate::metrics::Closed;
-use crate::pace::Pace;
+use crate::app_state::{AppState, ConnectionGuard};
+use crate::connection::TlsClient;
+use crate::idle_timer::IdleTimer;
+use crate::memory::{Admission, Charge, MemoryAccount};
+use crate::metrics::CloseReason;
 use crate::phase::Phase;
-use crate::sites::Served;
+use crate::sites::ServedSite;
 
 use client_stream::ClientStream;
 use interim::Interim;
-use paced::{BodyContext, Paced, ReadAhead};
+use tracked_body::{BodyContext, ReadAhead, TrackedBody};
 use upgrade::is_websocket;
 
+pub use blocking_reads::BlockingReads;
+pub use file_cache::FileCache;
 pub use headers::{has_other_coding, remove_ours};
 pub use host::{HTTP, HTTPS, Host};
-pub use kept::Kept;
-pub use reads::FolderReads;
-pub use rest::{linger, linger_holding};
+pub use linger::{linger, linger_holding};
 
-/// What goes back to a client.
+/// The answer to a client.
 pub type Answer = Response<UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>>;
 
-/// Why a request is not looked at any further.
+/// Why a request is refused.
 type Refusal = (StatusCode, &'static str);
 
 /// Requests of one client at once: what servers should allow (RFC 9113, section 6.5.2).
 const STREAMS: u32 = 100;
 
-/// What a request holds beside parts of bodies, about: a task, a stream, buffers of a connection to a back end.
+/// Approximate bytes of a request besides its bodies: a task, a stream, buffers of a connection to a back end.
 const REQUEST: usize = 16 << 10;
 
 /// Bytes that one request may send before the back end takes them, and all requests of a connection together.
 pub const UPLOAD: u32 = 64 << 10;
 pub const UPLOADS: u32 = 4 * UPLOAD;
 
-/// What is read at once from a file or a back end.
+/// Bytes that are read at once from a file or a back end.
 pub const PART: usize = 32 << 10;
 
 /// Serves requests until the client, its limits or the gateway end the connection.
-pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
-    let Client {
+pub async fn serve(app: &Arc<AppState>, client: TlsClient, guard: Arc<ConnectionGuard>) {
+    let TlsClient {
         stream,
         served,
         from,
         ..
     } = client;
     let h2 = stream.get_ref().is_http2();
-    let shared = Arc::clone(house);
-    let pace = Pace::new();
-    let clock = Arc::clone(&pace);
-    let last = stream.get_ref().get_ref().last();
-    let account = house.memory.account();
-    let activity = Arc::clone(&held.activity);
-    activity.asks(&account);
+    let shared = Arc::clone(app);
+    let idle_timer = IdleTimer::new();
+    let timer = Arc::clone(&idle_timer);
+    let last = stream.get_ref().get_ref().last_write();
+    let account = app.memory.account();
+    let activity = Arc::clone(&guard.activity);
+    activity.set_account(&account);
     let forwards = !matches!(served.site.behind, Behind::Folder(_));
     let interim = (forwards && !h2).then(Arc::<Interim>::default);
     let stream = ClientStream {
@@ -111,34 +111,34 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
         interim: interim.clone(),
         account: Arc::clone(&account),
     };
-    let metrics = Arc::clone(&house.metrics);
-    let stream = FloodGuard::for_client(stream, move || metrics.closed(Closed::Flood));
-    let stream = stream.with_heads(head_limit(house, &account));
+    let metrics = Arc::clone(&app.metrics);
+    let stream = FloodGuard::for_client(stream, move || metrics.closed(CloseReason::Flood));
+    let stream = stream.with_heads(head_limit(app, &account));
     let holder = Arc::clone(&account);
     let service = service_fn(move |request| {
-        let owed = clock.owe();
+        let pending = timer.begin_work();
         let version = request.version();
         let ends = matches!(served.site.behind, Behind::Folder(_)) && is_last(&request);
         let last = ends.then(|| last.clone());
-        let (house, served) = (Arc::clone(&shared), Arc::clone(&served));
-        let (clock, held) = (Arc::clone(&clock), Arc::clone(&held));
+        let (app, served) = (Arc::clone(&shared), Arc::clone(&served));
+        let (timer, guard) = (Arc::clone(&timer), Arc::clone(&guard));
         let (account, interim) = (Arc::clone(&holder), interim.clone());
-        // Before anything is read of its body.
+        // Charged before its body is read.
         let asked = account.request(REQUEST + headers::size(&request));
         async move {
             let call = Call {
-                house: &house,
+                app: &app,
                 served: &served,
                 from,
-                place: &held,
-                pace: &clock,
+                guard: &guard,
+                idle_timer: &timer,
                 account: &account,
                 interim,
                 request: Mutex::new(asked),
                 ahead: Mutex::default(),
             };
             let mut answer = call.answer(request).await;
-            if version == Version::HTTP_11 && house.phases.is_at(Phase::LastAnswers) {
+            if version == Version::HTTP_11 && app.phases.is_at(Phase::LastAnswers) {
                 end_connection(&mut answer);
             }
             let of = BodyContext {
@@ -150,54 +150,54 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
                     _ => ReadAhead::Last,
                 },
                 is_http2: h2,
-                pace: Arc::clone(&clock),
+                idle_timer: Arc::clone(&timer),
                 account: Arc::clone(&account),
             };
-            house.metrics.request(answer.status().as_u16());
-            drop(owed);
+            app.metrics.request(answer.status().as_u16());
+            drop(pending);
             if let Some(last) = last {
                 last.set();
             }
-            Ok::<_, Infallible>(answer.map(|body| Paced::new(body, of)))
+            Ok::<_, Infallible>(answer.map(|body| TrackedBody::new(body, of)))
         }
     });
-    let patience = house.section.idle_timeout;
+    let patience = app.section.idle_timeout;
     let builder = builder(h2, patience);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
-    // Of HTTP/1.1 hyper, and the stream's own limit, measure that.
+    // For HTTP/1.1, hyper and the stream's own limit measure idle time.
     tokio::select! {
-        // How a client ends its connection is its own affair.
+        // It does not matter how a client ends its connection.
         _ = connection.as_mut() => return,
-        () = house.farewell() => {}
-        () = pace.rest(patience), if h2 => {}
+        () = app.connections_end() => {}
+        () = idle_timer.idle(patience), if h2 => {}
         () = account.ended() => return,
-        // Nothing was asked: there is nobody to tell.
+        // Without a request there is no answer to end with.
         () = activity.evicted() => if !h2 && account.requests().begun == 0 { return },
     }
-    // What has been asked is answered, to who takes it.
+    // Requests under way are answered, as long as the client takes the answers.
     connection.as_mut().graceful_shutdown();
-    pace.moved();
+    idle_timer.touch();
     tokio::select! {
         _ = connection => {}
-        () = pace.rest(patience), if h2 => {}
+        () = idle_timer.idle(patience), if h2 => {}
         () = account.ended() => {}
-        () = activity.had_its_time(), if activity.is_evicted() => {}
+        () = activity.grace_ended(), if activity.is_evicted() => {}
     }
 }
 
-/// What a connection of HTTP/1.1 holds of heads.
-fn head_limit(house: &House, account: &Arc<Account>) -> HeadLimit {
-    let (account, metrics) = (Arc::clone(account), Arc::clone(&house.metrics));
-    let heads = Arc::clone(house.memory.heads());
+/// The limit for a connection's heads of HTTP/1.1.
+fn head_limit(app: &AppState, account: &Arc<MemoryAccount>) -> HeadLimit {
+    let (account, metrics) = (Arc::clone(account), Arc::clone(&app.metrics));
+    let heads = Arc::clone(app.memory.heads());
     HeadLimit::new(
         heads,
         move || account.requests(),
-        move || metrics.closed(Closed::Memory),
+        move || metrics.closed(CloseReason::Memory),
     )
 }
 
-/// Has the client come back on another connection, unless this one becomes something else.
+/// Makes this the last answer of the connection, unless the protocol changes.
 fn end_connection(answer: &mut Answer) {
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
         let close = HeaderValue::from_static("close");
@@ -205,7 +205,7 @@ fn end_connection(answer: &mut Answer) {
     }
 }
 
-/// Whether the client wants no more on this connection.
+/// Whether this is the client's last request on this connection.
 fn is_last(request: &Request<Incoming>) -> bool {
     let options = request.headers().get_all(CONNECTION).iter();
     let mut options = options.filter_map(|value| value.to_str().ok());
@@ -216,8 +216,8 @@ fn is_last(request: &Request<Incoming>) -> bool {
         })
 }
 
-/// For what the client has chosen: a time limit for heads begins with the connection then, where one that
-/// had to find out would wait for the first of them for ever.
+/// A server for the protocol that the client has chosen. The time limit for a head then begins with the connection. A
+/// server that detects the protocol would wait for the first bytes for ever.
 fn builder(h2: bool, patience: Duration) -> auto::Builder<TokioExecutor> {
     let builder = auto::Builder::new(TokioExecutor::new());
     let mut builder = if h2 {
@@ -239,22 +239,22 @@ fn builder(h2: bool, patience: Duration) -> auto::Builder<TokioExecutor> {
         .max_send_buf_size(PART)
         // RFC 8441: WebSocket.
         .enable_connect_protocol()
-        // Finds clients that are gone while we owe them something; else their rest ends before.
+        // Finds clients that have gone while they wait for an answer. Idle connections end before that.
         .keep_alive_interval(patience.saturating_mul(2));
     builder
 }
 
-/// A request, and where it comes from.
+/// A request and its connection.
 pub struct Call<'a> {
-    pub house: &'a Arc<House>,
-    pub served: &'a Served,
+    pub app: &'a Arc<AppState>,
+    pub served: &'a ServedSite,
     pub from: std::net::SocketAddr,
-    /// What its connection holds, and whether that is busy.
-    pub place: &'a Arc<Place>,
-    pub pace: &'a Arc<Pace>,
+    /// What its connection holds, and its idle timer.
+    pub guard: &'a Arc<ConnectionGuard>,
+    pub idle_timer: &'a Arc<IdleTimer>,
     /// Memory of its connection, of the request itself, and of what a back end may send before the client takes it.
-    pub account: &'a Arc<Account>,
-    /// Answers before the final one, which its client takes.
+    pub account: &'a Arc<MemoryAccount>,
+    /// Interim answers, if the client accepts them.
     pub interim: Option<Arc<Interim>>,
     pub request: Mutex<Option<Admission>>,
     pub ahead: Mutex<Option<Charge>>,
@@ -272,7 +272,7 @@ impl Call<'_> {
                 linger(request.into_body());
                 text(status, why)
             }
-            (Ok(_), Behind::Folder(root)) => folder::answer(self.house, root, request).await,
+            (Ok(_), Behind::Folder(root)) => folder::answer(self.app, root, request).await,
             (Ok(host), _) => forward::pass_on(self, &host, request).await,
         };
         if let Some(value) = &self.served.hsts {
@@ -282,7 +282,7 @@ impl Call<'_> {
         answer
     }
 
-    /// The host of a request that is served here.
+    /// Checks a request, and returns its host.
     fn accept(&self, request: &Request<Incoming>) -> Result<Host, Refusal> {
         if request.method() == Method::CONNECT && !is_websocket(request) {
             let why = "this is no proxy for other servers";
@@ -295,15 +295,15 @@ impl Call<'_> {
         self.host(request)
     }
 
-    /// The host of a request, which has to be of the site whose certificate and rules the connection has.
+    /// The host of a request. It has to belong to the site that the connection was opened for.
     fn host(&self, request: &Request<Incoming>) -> Result<Host, Refusal> {
         let host = Host::of(request, HTTPS).map_err(|why| (StatusCode::BAD_REQUEST, why))?;
-        let sites = self.house.sites.load();
+        let sites = self.app.sites.load();
         if sites.is_of(&self.served.site, host.name()) {
             return Ok(host);
         }
-        // Browsers use a connection of HTTP/2 for other names of its certificate, and after 421 one of their own (RFC
-        // 9110, section 15.5.20). They name the host in `:authority`.
+        // Browsers reuse a connection of HTTP/2 for other names of its certificate. After 421 they open another one
+        // (RFC 9110, section 15.5.20). They name the host in `:authority`.
         let is_reuse = request.version() == Version::HTTP_2 && request.uri().authority().is_some();
         let status = if is_reuse && sites.find(Some(host.name())).is_some() {
             StatusCode::MISDIRECTED_REQUEST
@@ -314,7 +314,7 @@ impl Call<'_> {
     }
 }
 
-/// The answer where no memory is left for a request: without a body, which would need some.
+/// The answer if no memory is left for a request. It has no body, which would need some.
 pub fn busy() -> Answer {
     let mut answer = Response::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
     *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;

@@ -1,6 +1,5 @@
-//! WebSocket and its like: a connection of HTTP/1.1 that becomes another protocol's (RFC 9110, section 7.8), or a
-//! stream of HTTP/2 that becomes a WebSocket (RFC 8441). Towards the backend both are the former,
-//! and one of HTTP/2 has neither.
+//! WebSocket and other upgrades: of a connection of HTTP/1.1 (RFC 9110, section 7.8), or of a stream of HTTP/2 (RFC
+//! 8441). The backend gets an upgrade of HTTP/1.1 in both cases. Backends of HTTP/2 get none.
 
 use std::sync::Arc;
 
@@ -18,18 +17,19 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 
 use super::{Answer, Call, headers, text};
-use crate::backend::Answered;
-use crate::joined;
+use crate::backend::ResponseBody;
+use crate::relay::relay;
 
-/// What a client wants to speak from now on, and where.
-pub struct Wish {
+/// A client's request to change the protocol.
+pub struct UpgradeRequest {
     protocol: HeaderValue,
     client: OnUpgrade,
-    /// What the backend has to answer, where the client speaks HTTP/2 and has no part in this.
+    /// The `Sec-WebSocket-Accept` that the backend has to answer, if the client speaks HTTP/2 and does not check it
+    /// itself.
     accept: Option<String>,
 }
 
-/// The protocol that sites allow unless they say otherwise.
+/// The protocol that sites allow by default.
 pub const WEBSOCKET: &str = "websocket";
 
 /// RFC 6455, section 1.3.
@@ -41,9 +41,9 @@ pub fn is_websocket<B>(request: &Request<B>) -> bool {
     request.method() == Method::CONNECT && protocol.is_some_and(|it| it.as_str() == WEBSOCKET)
 }
 
-impl Wish {
-    /// That of a request, if it has one for a protocol that is `allowed`: any other is ignored (RFC 9110, section 7.8).
-    /// One of HTTP/2 becomes what HTTP/1.1 asks in its place.
+impl UpgradeRequest {
+    /// The upgrade of a request, if it has one for an `allowed` protocol. Others are ignored (RFC 9110, section 7.8). A
+    /// request of HTTP/2 is rewritten to that of HTTP/1.1.
     pub fn of(
         request: &mut Request<Incoming>,
         allowed: &[String],
@@ -70,14 +70,14 @@ impl Wish {
         }))
     }
 
-    /// Tells the backend.
-    pub fn tell(&self, headers: &mut HeaderMap) {
+    /// Adds the fields that ask the backend for the upgrade.
+    pub fn add_fields(&self, headers: &mut HeaderMap) {
         ask(headers, self.protocol.clone());
     }
 
-    /// What the backend's answer is for the client. Where it agrees everything passes as it is from now on, until one
-    /// side ends, or the gateway.
-    pub fn answer(self, call: &Call<'_>, mut answer: Response<Answered>) -> Answer {
+    /// Translates the backend's answer for the client. If the backend agrees, both connections are joined until one
+    /// side or the gateway ends.
+    pub fn answer(self, call: &Call<'_>, mut answer: Response<ResponseBody>) -> Answer {
         let agrees = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
         let accept = answer.headers().get(SEC_WEBSOCKET_ACCEPT);
         let right = self
@@ -87,7 +87,7 @@ impl Wish {
         let spoken = answer.headers().get(UPGRADE);
         let same =
             spoken.is_some_and(|it| it.as_bytes().eq_ignore_ascii_case(self.protocol.as_bytes()));
-        // On a stream of HTTP/2 success says that it is a WebSocket now.
+        // On a stream of HTTP/2, any success would tell the client that it is a WebSocket now.
         let astray = self.accept.is_some() && answer.status().is_success();
         if astray || agrees && !(right && same) {
             return text(
@@ -111,26 +111,26 @@ impl Wish {
     }
 }
 
-/// Asks for a protocol, on this connection.
+/// Sets the fields of an upgrade.
 fn ask(headers: &mut HeaderMap, protocol: HeaderValue) {
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, protocol);
 }
 
-/// As long as both go on the client keeps its place, and is not idle.
+/// Joins both connections. Meanwhile the client keeps its slot, and is not idle.
 fn join(call: &Call<'_>, client: OnUpgrade, backend: OnUpgrade) {
     let held = (
-        call.place.clone(),
-        call.pace.owe(),
+        call.guard.clone(),
+        call.idle_timer.begin_work(),
         call.request.lock().take(),
     );
-    let house = Arc::clone(call.house);
+    let app = Arc::clone(call.app);
     tokio::spawn(async move {
         let held = held;
         if let (Ok(client), Ok(backend)) = (client.await, backend.await) {
             tokio::select! {
-                () = joined::join(&house, TokioIo::new(client), TokioIo::new(backend)) => {}
-                () = held.0.refused(&house) => {}
+                () = relay(&app, TokioIo::new(client), TokioIo::new(backend)) => {}
+                () = held.0.until_refused(&app) => {}
             }
         }
     });

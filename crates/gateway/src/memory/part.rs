@@ -1,29 +1,29 @@
-//! A part of a body that waits: what it holds, which is more than its bytes.
+//! The memory of a waiting part of a body, which is more than its bytes.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::Account;
+use super::MemoryAccount;
 
-/// What a part holds beside its bytes, about: its entry in the queue of h2, and its owner.
+/// Approximate bytes of a part besides its content: its entry in the queue of h2, and its owner.
 pub const ENTRY: usize = 512;
 
-/// A shorter part is copied: it may be one byte of a buffer of 32 KiB, which lives as long as the part.
+/// Shorter parts are copied: one may be a single byte that keeps a buffer of 32 KiB alive.
 const SHORT: usize = 16 << 10;
 
 /// A part of a body that the client has yet to be sent.
-pub struct Unsent {
+pub struct UnsentPart {
     bytes: Bytes,
-    account: Arc<Account>,
+    account: Arc<MemoryAccount>,
 }
 
-/// What a part that waits is charged.
+/// The charge of a waiting part.
 pub fn cost(part: &Bytes) -> usize {
     part.len() + ENTRY
 }
 
-/// The part without the rest of the buffer that it was read into.
+/// A part that does not keep the rest of its buffer alive.
 pub fn own(part: Bytes) -> Bytes {
     if part.len() < SHORT {
         Bytes::copy_from_slice(&part)
@@ -32,8 +32,8 @@ pub fn own(part: Bytes) -> Bytes {
     }
 }
 
-impl Unsent {
-    pub fn new(part: Bytes, account: &Arc<Account>) -> Self {
+impl UnsentPart {
+    pub fn new(part: Bytes, account: &Arc<MemoryAccount>) -> Self {
         Self {
             bytes: own(part),
             account: Arc::clone(account),
@@ -41,13 +41,13 @@ impl Unsent {
     }
 }
 
-impl AsRef<[u8]> for Unsent {
+impl AsRef<[u8]> for UnsentPart {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Unsent {
+impl Drop for UnsentPart {
     fn drop(&mut self) {
         self.account.end(cost(&self.bytes));
     }

@@ -13,14 +13,14 @@ impl Wake for Woken {
     }
 }
 
-fn is_ready(account: &Arc<Account>) -> bool {
+fn is_ready(account: &Arc<MemoryAccount>) -> bool {
     let waker = Waker::noop();
     account.poll_ready(&Context::from_waker(waker)).is_ready()
 }
 
 #[test]
 fn a_connection_leaves_others_most_of_what_is_left() {
-    let memory = Memory::new(8000 + 80 * ENTRY);
+    let memory = MemoryBudget::new(8000 + 80 * ENTRY);
     let [greedy, honest] = [memory.account(), memory.account()];
     let mut held = Vec::new();
     while is_ready(&greedy) {
@@ -35,8 +35,8 @@ fn a_connection_leaves_others_most_of_what_is_left() {
 }
 
 #[test]
-fn the_first_request_of_a_connection_is_free_and_others_are_refused_when_nothing_is_left() {
-    let memory = Memory::new(1000);
+fn without_memory_only_the_first_request_of_a_connection_is_admitted() {
+    let memory = MemoryBudget::new(1000);
     let all = memory.account().charge(1000);
     let account = memory.account();
     let first = account.request(100);
@@ -53,7 +53,7 @@ fn the_first_request_of_a_connection_is_free_and_others_are_refused_when_nothing
 /// As many as fill the window of the connection.
 #[test]
 fn uploads_hold_no_more_than_their_window() {
-    let memory = Memory::new(100_000);
+    let memory = MemoryBudget::new(100_000);
     let account = memory.account();
     let uploads: Vec<_> = (0..10).map(|_| account.upload(10, 40)).collect();
     assert!(uploads.iter().all(Option::is_some));
@@ -63,8 +63,8 @@ fn uploads_hold_no_more_than_their_window() {
 }
 
 #[test]
-fn what_waits_is_woken_when_its_connection_gives_back() {
-    let memory = Memory::new(1000);
+fn a_waiting_body_is_woken_when_its_connection_releases_memory() {
+    let memory = MemoryBudget::new(1000);
     let account = memory.account();
     let part = account.hold(Bytes::from_static(&[0; 900]));
     let half = part.slice(450..);
@@ -83,8 +83,8 @@ fn what_waits_is_woken_when_its_connection_gives_back() {
 }
 
 #[test]
-fn the_largest_stalled_connection_is_closed_and_one_that_goes_on_is_not() {
-    let memory = Memory::new(1000 + 3 * ENTRY);
+fn only_the_largest_stalled_connection_is_closed() {
+    let memory = MemoryBudget::new(1000 + 3 * ENTRY);
     let part = Bytes::from_static(&[0; 100]);
     let [small, large, busy] = [memory.account(), memory.account(), memory.account()];
     let _held = (
@@ -106,8 +106,8 @@ fn the_largest_stalled_connection_is_closed_and_one_that_goes_on_is_not() {
 }
 
 #[test]
-fn what_was_never_flushed_is_given_back_with_its_connection() {
-    let memory = Memory::new(1000);
+fn unflushed_bytes_are_released_with_their_connection() {
+    let memory = MemoryBudget::new(1000);
     let account = memory.account();
     account.hold_until_flushed(100);
     account.flushed();
@@ -120,7 +120,7 @@ fn what_was_never_flushed_is_given_back_with_its_connection() {
 /// A back end that flushes each byte, and a client that takes none.
 #[test]
 fn short_parts_are_charged_what_they_hold_and_keep_no_buffer() {
-    let memory = Memory::new(8 << 20);
+    let memory = MemoryBudget::new(8 << 20);
     let account = memory.account();
     let buffer = Bytes::from(vec![7; 32 << 10]);
     let mut parts = Vec::new();

@@ -1,7 +1,6 @@
-//! What an ACME client has for a challenge (RFC 8555, section 8.3).
+//! Answers to ACME's HTTP challenges (RFC 8555, section 8.3), from a folder or from an ACME client.
 //!
-//! Whatever a folder or a client may hold, nothing leaves here but a key authorization for the token that was
-//! asked for.
+//! Nothing is ever returned but a key authorization for the requested token.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,43 +18,43 @@ use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::http::{Answer, FolderReads, Host};
+use crate::http::{Answer, BlockingReads, Host};
 
 const PREFIX: &str = "/.well-known/acme-challenge/";
 
-/// What a file's name may have. Tokens of 128 bits have 22 characters.
+/// The longest name of a file. Tokens of 128 bits have 22 characters.
 const LONGEST_TOKEN: usize = 255;
 
-/// Many times the longest: a token, a point, and a thumbprint of 43 characters.
+/// Limit of a key authorization in bytes, many times its usual length: a token, a dot, a thumbprint of 43 characters.
 const LONGEST: usize = 1024;
 
-/// An ACME client is near, and has nothing to compute.
+/// Time limit for the ACME client, which is near and computes nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why a challenge has no answer.
-pub enum Failure {
-    /// Nobody listens: a client that listens itself is there only while it works.
+pub enum ChallengeError {
+    /// No ACME client listens: it does so only while it orders certificates.
     Nobody,
-    /// Something is to be mended.
-    Trouble(String),
+    /// Something has to be fixed.
+    Fault(String),
 }
 
-/// What was wrong with challenges the last time, by who had to answer: anybody may ask for one, and it is told once.
+/// Last error of each source of challenges. Anybody may ask for a challenge, so each error is logged once.
 #[derive(Default)]
-pub struct Trouble(Mutex<HashMap<Acme, String>>);
+pub struct ReportedErrors(Mutex<HashMap<Acme, String>>);
 
-/// The token of a challenge's path, whether it may be one or not.
+/// The token in a challenge's path, not yet validated.
 pub fn token(path: &str) -> Option<&str> {
     path.strip_prefix(PREFIX)
 }
 
-/// A token's key authorization; `None`: nobody has begun such a challenge.
+/// Fetches a token's key authorization. `None`: there is no such challenge.
 pub async fn fetch(
-    reads: &FolderReads,
+    reads: &BlockingReads,
     acme: &Acme,
     token: &str,
     host: &Host,
-) -> Result<Option<Bytes>, Failure> {
+) -> Result<Option<Bytes>, ChallengeError> {
     if !is_base64url(token.as_bytes()) || token.len() > LONGEST_TOKEN {
         return Ok(None);
     }
@@ -64,25 +63,25 @@ pub async fn fetch(
             let (within, path) = (folder.clone(), format!("{}{token}", &PREFIX[1..]));
             let reads = reads.of(folder);
             let read = reads.run(move || read(&within, &path)).await;
-            read.map_err(|e| Failure::Trouble(format!("{}: {e}", folder.display())))?
+            read.map_err(|e| ChallengeError::Fault(format!("{}: {e}", folder.display())))?
         }
         Acme::Client(at) => {
             let asked = timeout(PATIENCE, ask(at, token, host));
             let answer = asked.await.unwrap_or_else(|late| Err(late.into()));
             answer.map_err(|why| match why.downcast_ref::<io::Error>() {
-                Some(e) if e.kind() == io::ErrorKind::ConnectionRefused => Failure::Nobody,
-                _ => Failure::Trouble(format!("the ACME client at http://{at}: {why}")),
+                Some(e) if e.kind() == io::ErrorKind::ConnectionRefused => ChallengeError::Nobody,
+                _ => ChallengeError::Fault(format!("the ACME client at http://{at}: {why}")),
             })?
         }
     };
     Ok(found.filter(|found| is_authorization(token, found)))
 }
 
-impl Trouble {
-    /// Says what is wrong, unless it was the same the last time.
-    pub fn tell(&self, acme: &Acme, now: Option<&Failure>) {
+impl ReportedErrors {
+    /// Logs an error, unless the last one was the same.
+    pub fn report(&self, acme: &Acme, now: Option<&ChallengeError>) {
         let mut known = self.0.lock();
-        let Some(Failure::Trouble(why)) = now else {
+        let Some(ChallengeError::Fault(why)) = now else {
             known.remove(acme);
             return;
         };
@@ -93,11 +92,11 @@ impl Trouble {
     }
 }
 
-impl std::fmt::Display for Failure {
+impl std::fmt::Display for ChallengeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Nobody => f.write_str("no ACME client listens"),
-            Self::Trouble(why) => f.write_str(why),
+            Self::Fault(why) => f.write_str(why),
         }
     }
 }
@@ -111,7 +110,7 @@ pub fn page(authorization: Bytes) -> Answer {
     answer
 }
 
-/// A small file, and nothing that looks like one: a pipe would never end.
+/// Reads a short regular file. Others are ignored: a pipe would never end.
 fn read(folder: &Path, file: &str) -> io::Result<Option<Bytes>> {
     let file = folder.join(file);
     match file.symlink_metadata() {
@@ -125,7 +124,7 @@ fn read(folder: &Path, file: &str) -> io::Result<Option<Bytes>> {
     std::fs::read(file).map(|content| Some(content.into()))
 }
 
-/// Asks an ACME client, which lives no longer than its challenges. It may look at the host.
+/// Asks an ACME client, which may check the host.
 async fn ask(
     at: &str,
     token: &str,
@@ -147,12 +146,12 @@ async fn ask(
     let mut answer = std::pin::pin!(answer);
     tokio::select! {
         answer = answer.as_mut() => answer,
-        // It may have ended with what the answer is made of.
+        // The connection may end after the answer has come.
         _ = connection.as_mut() => answer.await,
     }
 }
 
-/// Section 8.1: the token, a point, and the thumbprint of an account's key; white space may follow.
+/// Section 8.1: the token, a dot, and the thumbprint of an account's key. White space may follow.
 fn is_authorization(token: &str, content: &[u8]) -> bool {
     let content = content.trim_ascii_end();
     let thumbprint = content
@@ -175,7 +174,7 @@ mod tests {
         let acme = Acme::Folder(folder.to_owned());
         let request = Request::get("/").header(HOST, "a.test").body(()).unwrap();
         let host = Host::of(&request, HTTP).unwrap();
-        let fetched = fetch(&FolderReads::default(), &acme, token, &host).await;
+        let fetched = fetch(&BlockingReads::default(), &acme, token, &host).await;
         fetched.map_err(|failure| failure.to_string()).unwrap()
     }
 

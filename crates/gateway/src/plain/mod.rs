@@ -1,14 +1,14 @@
-//! Plain HTTP, for two things alone: ACME's challenges, and the way to https.
+//! HTTP without TLS, for ACME's challenges and redirects to https alone.
 //!
 //! | file | one idea |
 //! |---|---|
-//! | `challenge` | what an ACME client has for a challenge, and nothing else that may be there |
-//! | `redirect` | where the same page is over TLS, if it is ours |
+//! | `challenge` | answers to ACME's challenges |
+//! | `redirect` | redirects to https |
 
 mod challenge;
 mod redirect;
 
-pub use challenge::Trouble;
+pub use challenge::ReportedErrors;
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -26,18 +26,19 @@ use tokio::io::{copy, sink};
 use tokio::time::timeout;
 use tokio_io_timeout::TimeoutStream;
 
-use crate::house::{Accepted, House};
+use crate::acceptor::Accepted;
+use crate::app_state::AppState;
 use crate::http::{Answer, HTTP, Host, text};
-use crate::metrics::{Plain, Refused};
+use crate::metrics::{PlainAnswer, RefusalReason};
 
-/// What a head may take of memory: cookies come here, too.
+/// Limit of a request's head in bytes. Browsers send cookies here as well.
 const BUFFER: usize = 16 << 10;
 
-/// How long a client that has its answer may go on with its request: what is not read takes the answer
-/// away with it.
+/// How long the rest of a request is read after its answer. If unread bytes were left, closing would discard the
+/// answer.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Whether what it needs is there.
+/// Checks that the folders for challenges exist.
 pub fn check(section: &GatewaySection) -> Result<(), String> {
     let sites = section.sites.iter().filter_map(|site| site.acme.as_ref());
     let missing = section
@@ -55,17 +56,17 @@ pub fn check(section: &GatewaySection) -> Result<(), String> {
 }
 
 /// Answers the one request of a connection.
-pub async fn serve(house: &House, accepted: Accepted) -> Result<(), Refused> {
-    let Accepted { stream, place, .. } = accepted;
-    let patience = house.section.idle_timeout;
+pub async fn serve(app: &AppState, accepted: Accepted) -> Result<(), RefusalReason> {
+    let Accepted { stream, guard, .. } = accepted;
+    let patience = app.section.idle_timeout;
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(patience));
     let mut stream = Box::pin(stream);
     let asked = AtomicBool::new(false);
     let service = service_fn(|request| {
         asked.store(true, Ordering::Relaxed);
-        place.activity.keep();
-        async { Ok::<_, Infallible>(answer(house, request).await) }
+        guard.activity.mark_busy();
+        async { Ok::<_, Infallible>(answer(app, request).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -77,8 +78,8 @@ pub async fn serve(house: &House, accepted: Accepted) -> Result<(), Refused> {
         let mut connection = pin!(connection);
         tokio::select! {
             ended = connection.as_mut() => ended,
-            () = place.activity.evicted() => return Ok(()),
-            () = house.farewell() => {
+            () = guard.activity.evicted() => return Ok(()),
+            () = app.connections_end() => {
                 if !asked.load(Ordering::Relaxed) {
                     return Ok(());
                 }
@@ -87,46 +88,49 @@ pub async fn serve(house: &House, accepted: Accepted) -> Result<(), Refused> {
         }
     };
     if ended.is_err_and(|error| error.is_timeout()) {
-        return Err(Refused::Slow);
+        return Err(RefusalReason::Slow);
     }
-    // How a client ends its connection is its own affair.
+    // It does not matter how a client ends its connection.
     let _ = timeout(LINGER, copy(&mut stream, &mut sink())).await;
     Ok(())
 }
 
-async fn answer(house: &House, request: Request<Incoming>) -> Answer {
+async fn answer(app: &AppState, request: Request<Incoming>) -> Answer {
     let host = Host::of(&request, HTTP);
     let token = challenge::token(request.uri().path());
     let (kind, answer) = match (host, token) {
         _ if request.method() == Method::CONNECT => {
             let why = "this is no proxy for other servers";
-            (Plain::Refused, text(StatusCode::METHOD_NOT_ALLOWED, why))
+            (
+                PlainAnswer::Refused,
+                text(StatusCode::METHOD_NOT_ALLOWED, why),
+            )
         }
-        (Err(why), _) => (Plain::Refused, text(StatusCode::BAD_REQUEST, why)),
-        (Ok(host), token) => match token.zip(acme(house, &host)) {
-            Some((token, acme)) => challenge_for(house, &acme, token, &host, &request).await,
-            None => redirect::answer(house, &host, &request),
+        (Err(why), _) => (PlainAnswer::Refused, text(StatusCode::BAD_REQUEST, why)),
+        (Ok(host), token) => match token.zip(acme(app, &host)) {
+            Some((token, acme)) => challenge_for(app, &acme, token, &host, &request).await,
+            None => redirect::answer(app, &host, &request),
         },
     };
-    house.metrics.plain(kind);
+    app.metrics.plain(kind);
     answer
 }
 
-/// Who answers challenges for the host that is asked for: its site, or the gateway for any other.
-fn acme(house: &House, host: &Host) -> Option<Acme> {
-    let site = house.sites.load().find(Some(host.name()));
+/// The source of challenges for a host: that of its site, or else that of the gateway.
+fn acme(app: &AppState, host: &Host) -> Option<Acme> {
+    let site = app.sites.load().find(Some(host.name()));
     let own = site.and_then(|served| served.site.acme.clone());
-    own.or_else(|| house.section.acme.clone())
+    own.or_else(|| app.section.acme.clone())
 }
 
-/// Of any host: certificates of other servers may be asked for here, too.
+/// Answers a challenge. Any host will do: the challenge may be for another server's certificate.
 async fn challenge_for(
-    house: &House,
+    app: &AppState,
     acme: &Acme,
     token: &str,
     host: &Host,
     request: &Request<Incoming>,
-) -> (Plain, Answer) {
+) -> (PlainAnswer, Answer) {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let mut answer = text(
             StatusCode::METHOD_NOT_ALLOWED,
@@ -134,15 +138,15 @@ async fn challenge_for(
         );
         let allowed = HeaderValue::from_static("GET, HEAD");
         answer.headers_mut().insert(ALLOW, allowed);
-        return (Plain::Refused, answer);
+        return (PlainAnswer::Refused, answer);
     }
-    let fetched = challenge::fetch(&house.reads, acme, token, host).await;
-    house.trouble.tell(acme, fetched.as_ref().err());
+    let fetched = challenge::fetch(&app.reads, acme, token, host).await;
+    app.challenge_errors.report(acme, fetched.as_ref().err());
     match fetched {
-        Ok(Some(authorization)) => (Plain::Challenge, challenge::page(authorization)),
+        Ok(Some(authorization)) => (PlainAnswer::Challenge, challenge::page(authorization)),
         Ok(None) => {
             let answer = text(StatusCode::NOT_FOUND, "there is no such challenge");
-            (Plain::NoChallenge, answer)
+            (PlainAnswer::NoChallenge, answer)
         }
         Err(why) => {
             tracing::debug!("ACME's challenge {token} has no answer: {why}");
@@ -150,7 +154,7 @@ async fn challenge_for(
                 StatusCode::BAD_GATEWAY,
                 "the challenge cannot be asked for now",
             );
-            (Plain::NoChallenge, answer)
+            (PlainAnswer::NoChallenge, answer)
         }
     }
 }

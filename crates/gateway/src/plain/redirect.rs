@@ -1,27 +1,27 @@
-//! Where the same page is over TLS, if it is ours.
+//! Redirects to https.
 
 use hyper::header::{HeaderValue, LOCATION};
 use hyper::{Request, StatusCode};
 
-use crate::house::House;
+use crate::app_state::AppState;
 use crate::http::{Answer, HTTPS, Host, text};
-use crate::metrics::Plain;
+use crate::metrics::PlainAnswer;
 
-/// The way to https, on the host that was asked for, which has to be a site's: nobody is sent elsewhere.
-pub fn answer<B>(house: &House, host: &Host, request: &Request<B>) -> (Plain, Answer) {
-    match location(house, host, request) {
+/// Redirects to https on the same host, which has to be a site's: clients are sent nowhere else.
+pub fn answer<B>(app: &AppState, host: &Host, request: &Request<B>) -> (PlainAnswer, Answer) {
+    match location(app, host, request) {
         Ok(location) => {
-            // Not 301, after which clients make a GET of every other method.
+            // Not 301, after which clients change every other method to GET.
             let mut answer = text(StatusCode::PERMANENT_REDIRECT, "this page is at https://");
             answer.headers_mut().insert(LOCATION, location);
-            (Plain::Redirect, answer)
+            (PlainAnswer::Redirect, answer)
         }
-        Err((status, why)) => (Plain::Refused, text(status, why)),
+        Err((status, why)) => (PlainAnswer::Refused, text(status, why)),
     }
 }
 
 fn location<B>(
-    house: &House,
+    app: &AppState,
     host: &Host,
     request: &Request<B>,
 ) -> Result<HeaderValue, (StatusCode, &'static str)> {
@@ -31,22 +31,22 @@ fn location<B>(
         StatusCode::MISDIRECTED_REQUEST,
         "no site of this name is here",
     );
-    let served = house.sites.load().find(Some(name)).ok_or(unknown)?;
+    let served = app.sites.load().find(Some(name)).ok_or(unknown)?;
     if !served.is_certified() {
         let why = "this site has no certificate yet";
         return Err((StatusCode::SERVICE_UNAVAILABLE, why));
     }
-    let port = port(host.port(), house.port);
+    let port = port(host.port(), app.port);
     let path = request.uri().path_and_query();
     let path = path.map_or("", |path| path.as_str());
-    // `*` is the path of OPTIONS for the whole server.
+    // OPTIONS for the whole server has the path `*`.
     let path = if path.starts_with('/') { path } else { "/" };
     let bad = (StatusCode::BAD_REQUEST, "no address can have this path");
     HeaderValue::from_str(&format!("https://{name}{port}{path}")).map_err(|_| bad)
 }
 
-/// Who has come to port 80 knows the gateway by its usual ports, wherever it listens behind a balancer; who
-/// names another port has come to its own.
+/// The port of the redirect. A client at port 80 knows the gateway by its default ports, whatever port it listens on
+/// behind a balancer. A client that names another port has reached the gateway itself.
 fn port(asked: Option<u16>, own: u16) -> String {
     match asked {
         Some(_) if own != HTTPS => format!(":{own}"),
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_is_named_where_it_has_to_be() {
+    fn a_redirect_names_a_port_only_if_necessary() {
         for (asked, own, named) in [
             (None, 8443, ""),
             (Some(8080), 8443, ":8443"),

@@ -1,4 +1,4 @@
-//! What BoringSSL asks for each ticket that it makes or is shown.
+//! The callback of BoringSSL for each ticket that it issues or receives.
 
 use boring::error::ErrorStack;
 use boring::hash::MessageDigest;
@@ -6,13 +6,14 @@ use boring::hmac::HmacCtxRef;
 use boring::ssl::{SslContextBuilder, SslRef, TicketKeyCallbackResult as Answer};
 use boring::symm::{Cipher, CipherCtxRef};
 
-use super::{Key, Keys, Ring};
+use super::{TicketKey, TicketKeyRing, TicketKeys};
 
-/// Has the context's tickets sealed with these keys.
+/// Makes a context seal its tickets with these keys.
 ///
-/// For every context that a connection may have: BoringSSL asks the one that the connection began with, and
-/// `boring` looks for the keys in the one that it has by then.
-pub fn install(context: &mut SslContextBuilder, keys: &Keys) {
+/// Call it for every context that a connection may have. BoringSSL calls the context that the connection began with,
+/// and
+/// `boring` looks for the callback in its current one.
+pub fn install(context: &mut SslContextBuilder, keys: &TicketKeys) {
     let keys = keys.clone();
     let callback = move |_: &SslRef,
                          name: &mut [u8; 16],
@@ -43,8 +44,8 @@ pub fn install(context: &mut SslContextBuilder, keys: &Keys) {
     }
 }
 
-impl Ring {
-    fn find(&self, name: &[u8; 16]) -> Option<(&Key, Answer)> {
+impl TicketKeyRing {
+    fn find(&self, name: &[u8; 16]) -> Option<(&TicketKey, Answer)> {
         let all = [
             (Some(&self.current), Answer::Success),
             (self.previous.as_ref(), Answer::DecryptSuccessRenew),
@@ -59,7 +60,7 @@ impl Ring {
 }
 
 fn set_up(
-    key: &Key,
+    key: &TicketKey,
     name: &mut [u8; 16],
     iv: &mut [u8; 16],
     cipher: &mut CipherCtxRef,

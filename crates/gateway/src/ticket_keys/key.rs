@@ -1,20 +1,20 @@
-//! One key, and what it is made of.
+//! One ticket key, and its derivation.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-/// What seals tickets: AES-256-CBC, then HMAC-SHA256, under a name that travels with each ticket.
+/// A ticket key: AES-256-CBC, then HMAC-SHA256. Its name is in each ticket.
 #[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
-pub struct Key {
+pub struct TicketKey {
     pub(crate) name: [u8; 16],
     pub(crate) cipher: [u8; 32],
     pub(crate) mac: [u8; 32],
 }
 
-impl Key {
-    /// The key of a secret: two servers with the same secret have the same key. The name says nothing of
-    /// the secret, nor of the other parts.
+impl TicketKey {
+    /// Derives a key from a secret: servers with the same secret have the same key. The name reveals neither the secret
+    /// nor the other parts.
     pub fn derive(secret: &[u8; 32]) -> Self {
         let mut key = Self {
             name: [0; 16],
@@ -33,7 +33,7 @@ impl Key {
     }
 }
 
-/// One block of HKDF-Expand (RFC 5869, section 2.3), which is all that a part needs.
+/// One block of HKDF-Expand (RFC 5869, section 2.3), which is enough for a part.
 fn part(secret: &[u8; 32], what: &[u8]) -> [u8; 32] {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
     mac.update(b"hsmux session ticket ");
@@ -47,9 +47,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_has_one_key_and_no_two_have_the_same() {
-        let (one, other) = (Key::derive(&[1; 32]), Key::derive(&[2; 32]));
-        assert!(one == Key::derive(&[1; 32]));
+    fn each_secret_has_its_own_key() {
+        let (one, other) = (TicketKey::derive(&[1; 32]), TicketKey::derive(&[2; 32]));
+        assert!(one == TicketKey::derive(&[1; 32]));
         assert!(one.name != other.name && one.cipher != other.cipher && one.mac != other.mac);
         assert!(one.cipher != one.mac && one.cipher[..16] != one.name);
     }

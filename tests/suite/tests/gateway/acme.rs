@@ -1,4 +1,4 @@
-//! Certificates of an authority, for keys that stay in the pool: certbot and lego bring them.
+//! certbot and lego get certificates for keys that stay in the pool.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::rig::{ASK, FOLDER, Gateway};
 
 const HTTP: &str = "http = [\"127.0.0.1:0\"]";
 
-/// A gateway on a host that has nothing yet but a token, with one site.
+/// A gateway with one site, on a host that has only a token yet.
 fn fresh(acme: &str, certificate: &str) -> Gateway {
     let rig = Rig::empty(Setup::Daemon, 1);
     for folder in ["www", "acme"] {
@@ -23,7 +23,7 @@ fn fresh(acme: &str, certificate: &str) -> Gateway {
     Gateway::start(rig, &format!("{HTTP}\nacme = \"{acme}\""), &site)
 }
 
-/// Makes a key in the token, which nobody gets out of it, and a request for both names.
+/// Generates a key in the token, not extractable, and a request for both names.
 fn request(rig: &Rig, key: &str) {
     rig.hsmux(&format!("key generate {key} --label web")).ok();
     let access = rig.softhsm.tool("hsm1").args("-O --type privkey").ok();
@@ -33,7 +33,7 @@ fn request(rig: &Rig, key: &str) {
         .ok();
 }
 
-/// What identifies the certificate that clients are given.
+/// The certificate that clients get, as PEM without its frame.
 fn served(gateway: &Gateway) -> Option<String> {
     let said = gateway.s_client("-servername b.test", ASK);
     let (_, certificate) = said.split_once("-----BEGIN CERTIFICATE-----")?;
@@ -49,7 +49,7 @@ fn is_served(gateway: &Gateway, file: &str) {
 }
 
 #[test]
-fn a_host_without_a_certificate_gets_one_and_the_next_one_disturbs_nobody() {
+fn a_first_certificate_is_served_and_its_renewal_ends_no_connection() {
     let gateway = fresh("acme", "web.pem");
     let rig = &gateway.rig;
     rig.hsmux("config check")
@@ -88,7 +88,7 @@ fn a_host_without_a_certificate_gets_one_and_the_next_one_disturbs_nobody() {
 }
 
 #[test]
-fn a_certificate_that_goes_is_served_until_the_next_one_is_there() {
+fn a_removed_certificate_is_served_until_the_next_one_exists() {
     let gateway = fresh("acme", "web.pem");
     let rig = &gateway.rig;
     request(rig, "ec:P-256");
@@ -113,7 +113,7 @@ fn a_certificate_that_goes_is_served_until_the_next_one_is_there() {
 }
 
 #[test]
-fn lego_keeps_a_certificate_fresh_where_the_gateway_reads_it() {
+fn lego_renews_a_certificate() {
     let file = "lego/certificates/a.test.crt";
     let gateway = fresh("acme", file);
     let rig = &gateway.rig;
@@ -131,9 +131,9 @@ fn lego_keeps_a_certificate_fresh_where_the_gateway_reads_it() {
     assert_ne!(served(&gateway), first);
 }
 
-/// Both clients listen themselves, and see the host that was asked for.
+/// Both ACME clients listen themselves, and check the host.
 #[test]
-fn a_client_that_listens_itself_is_passed_its_challenges() {
+fn challenges_are_passed_to_a_client_that_listens_itself() {
     let names = Names::new();
     let at = &names.address;
     let gateway = fresh(&format!("http://{at}:8080"), "web.pem");

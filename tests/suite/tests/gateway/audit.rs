@@ -1,22 +1,22 @@
-//! The gateway's uses of keys on the audit trail.
+//! Uses of keys by the gateway, on the audit trail.
 
 use std::process::{Command, Stdio};
 
 use hsmux_suite::{PATIENCE, Rig, until};
 use serde_json::Value;
 
-use crate::lost::{cards, start};
+use crate::lost_tokens::{cards, start};
 use crate::rig::{ASK, BOTH, FOLDER, Gateway, page};
 
 const AUDIT: &str = "[audit]\nkeys = true\n";
 
-/// A gateway with these lines, and a line for each use of a key.
+/// A gateway whose uses of keys are audited.
 fn gateway(lines: &str) -> Gateway {
     let sites = format!("[[site]]\n{BOTH}\n{FOLDER}\n{AUDIT}");
     Gateway::start(Gateway::prepare(), lines, &sites)
 }
 
-/// The gateway's lines.
+/// The gateway's lines of the trail.
 fn of_gateway(rig: &Rig) -> Vec<Value> {
     let mut lines = rig.trail();
     lines.retain(|line| line["actor"] == "gateway");
@@ -58,7 +58,7 @@ fn each_handshake_is_a_use_of_its_key() {
 }
 
 #[test]
-fn where_uses_have_no_lines_a_handshake_has_none() {
+fn without_audit_of_keys_a_handshake_has_no_line() {
     let mut gateway = Gateway::with_folder();
     page(gateway.port()).ok();
     gateway.rig.stop();
@@ -94,7 +94,7 @@ fn no_token_signs_for_a_handshake_while_the_trail_cannot_be_written() {
 }
 
 #[test]
-fn or_handshakes_go_on_as_configured() {
+fn handshakes_go_on_without_the_trail_if_so_configured() {
     let sites = format!("[[site]]\n{BOTH}\n{FOLDER}\n{AUDIT}on_failure = \"continue\"\n");
     let gateway = Gateway::start(Gateway::prepare(), "", &sites);
     gateway.rig.fill_the_trails_disk();
@@ -105,9 +105,9 @@ fn or_handshakes_go_on_as_configured() {
     });
 }
 
-/// The keys of the last, this and the next period.
+/// The keys of the previous, the current and the next period.
 #[test]
-fn keys_of_tickets_are_uses_of_the_key_that_they_are_made_with() {
+fn derived_ticket_keys_are_uses_of_their_secret() {
     let gateway = gateway("ticket_secret = \"pkcs11:object=tickets\"");
     let generate = "key generate hmac:256 --label tickets";
     gateway.rig.hsmux(generate).ok();
@@ -122,9 +122,9 @@ fn keys_of_tickets_are_uses_of_the_key_that_they_are_made_with() {
     }
 }
 
-/// Its key is used all the same.
+/// The token signs for it nevertheless.
 #[test]
-fn a_client_that_has_gone_has_a_line_too() {
+fn a_handshake_whose_client_has_gone_has_a_line() {
     let (rig, mut cards) = cards(&["card"]);
     let gateway = start(rig, &format!("sign_timeout = \"120s\"\n{AUDIT}"));
     cards.set_all("hang_in_sign = true");

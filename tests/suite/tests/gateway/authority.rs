@@ -1,4 +1,4 @@
-//! An authority that speaks ACME: Pebble, with names that all mean this machine.
+//! Pebble, an ACME server for tests, and a DNS server by which all names mean this machine.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -6,22 +6,22 @@ use std::thread;
 
 use hsmux_suite::{PATIENCE, Process, Rig, Run, until};
 
-/// The names of this machine, and an address that no other test has.
+/// The DNS server, and an address that no other test uses.
 pub struct Names {
     port: u16,
-    /// Of this machine.
+    /// On loopback.
     pub address: String,
 }
 
-/// A running authority.
+/// A running ACME server.
 pub struct Authority {
-    /// Where its clients begin.
+    /// URL of its ACME directory.
     directory: String,
     _pebble: Process,
 }
 
 impl Names {
-    /// Answers to DNS (RFC 1035) until the test ends: every name has the address 127.0.0.1.
+    /// Answers DNS queries (RFC 1035) until the test ends: every name has the address 127.0.0.1.
     pub fn new() -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
         let port = socket.local_addr().expect("an address").port();
@@ -31,21 +31,21 @@ impl Names {
                 let _ = socket.send_to(&answer(&query[..length]), from);
             }
         });
-        // As long as nobody else has the port, the address is ours.
+        // The address is derived from the port, which is unique while the socket is open.
         let [high, low] = port.to_be_bytes();
         let address = format!("127.{high}.{low}.1");
         Self { port, address }
     }
 }
 
-/// The question again, and an address where one is asked for.
+/// The response to a query, with an address if type A was asked for.
 fn answer(query: &[u8]) -> Vec<u8> {
     const TYPE_A: [u8; 2] = [0, 1];
     let name = query[12..].iter().position(|byte| *byte == 0);
     let question = &query[12..12 + name.expect("a name") + 5];
     let is_a = question[question.len() - 4..].starts_with(&TYPE_A);
     let mut answer = query[..2].to_vec();
-    // A response of who knows, with one question, and an answer or none.
+    // An authoritative response with one question, and one answer or none.
     answer.extend([0x84, 0, 0, 1, 0, u8::from(is_a), 0, 0, 0, 0]);
     answer.extend(question);
     if is_a {
@@ -56,7 +56,7 @@ fn answer(query: &[u8]) -> Vec<u8> {
 }
 
 impl Authority {
-    /// Challenges are fetched from this port of every name.
+    /// Starts it. It fetches challenges from the port of `http` at every name.
     pub fn start(rig: &Rig, names: &Names, http: &str) -> Self {
         let at = &names.address;
         let port = http.rsplit_once(':').expect("a port").1;
@@ -76,7 +76,7 @@ impl Authority {
                 "-config pebble.json -dnsserver 127.0.0.1:{}",
                 names.port
             ))
-            // Without the pauses and errors that it makes for its clients to get used to.
+            // Without the pauses and errors by which it tests its clients.
             .env("PEBBLE_VA_NOSLEEP", "1")
             .env("PEBBLE_WFE_NONCEREJECT", "0")
             .env("PEBBLE_AUTHZREUSE", "0");

@@ -1,4 +1,4 @@
-//! Back ends of HTTP/2 that send small frames, or interim answers, without end.
+//! Back ends of HTTP/2 that flood the gateway with small frames or interim answers.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use crate::backends::{backend, in_front_of};
 use crate::h2::{self, ALL, END, HEADERS, OK, PING, RST_STREAM, SETTINGS, WHOLE, WINDOW_UPDATE};
 use crate::many_backends::log;
 
-/// Small frames that end the connection, whatever it is sent meanwhile.
+/// Enough small frames to end the connection, whatever is sent to the back end meanwhile.
 const FLOOD: usize = 20_000;
 const ACK: u8 = 1;
 
@@ -23,8 +23,8 @@ struct Counts {
     survived: AtomicUsize,
 }
 
-/// Answers requests. After the first of a connection, it sends this frame so many times, and then a ping whose answer
-/// says that the gateway still listens.
+/// Answers requests. After the first one of a connection it sends this frame so many times. Then it sends a ping: its
+/// answer says that the gateway still reads.
 fn serve(mut stream: &TcpStream, flood: (u8, &[u8]), times: usize, counts: &Counts) {
     let mut preface = [0; h2::PREFACE.len()];
     stream.read_exact(&mut preface).expect("a preface");
@@ -83,7 +83,7 @@ fn floods_of_small_frames_end_their_connection_and_no_other() {
                     (counts.survived.load(Relaxed) == 1).then_some(())
                 });
             }
-            // The next request has another connection, which was not flooded before it.
+            // The next request uses another connection, without a flood before it.
             let begun = Instant::now();
             gateway.curl("a.test", "/", "").says(" 200");
             assert!(begun.elapsed() < PATIENCE);
@@ -93,7 +93,7 @@ fn floods_of_small_frames_end_their_connection_and_no_other() {
     }
 }
 
-/// Sends so many interim answers (103) before each answer.
+/// Sends so many interim answers (103) before each final one.
 fn interim(mut stream: &TcpStream, times: usize) {
     let mut preface = [0; h2::PREFACE.len()];
     stream.read_exact(&mut preface).expect("a preface");
@@ -118,9 +118,9 @@ fn interim(mut stream: &TcpStream, times: usize) {
     }
 }
 
-/// hyper asks for none of them, and h2 keeps them until the final one.
+/// h2 keeps all of them until the final one, because hyper does not ask for them.
 #[test]
-fn interim_answers_without_end_are_not_kept() {
+fn endless_interim_answers_are_refused() {
     for (times, status) in [(3, " 200"), (FLOOD, " 502")] {
         let address = backend(move |stream| interim(&stream, times));
         let gateway = in_front_of("h2c", &address, "");

@@ -1,4 +1,4 @@
-//! What is behind the gateway: web servers, WebSocket, and anything else in TLS.
+//! Backends: web servers, and any protocol in TLS.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use rustix::process::Signal;
 
 use crate::rig::{BOTH, Gateway};
 
-/// Serves every connection with a function, on a port of its own, until the test ends.
+/// Serves every connection on a new port with a function, until the test ends.
 pub fn backend(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
@@ -28,7 +28,7 @@ pub fn backend(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
     address
 }
 
-/// A port that nobody else gets, and where nobody listens unless the test does.
+/// A reserved port. Only the test can listen on it.
 pub struct Port {
     pub address: String,
     _taken: OwnedFd,
@@ -59,14 +59,14 @@ pub fn in_front_of(scheme: &str, address: &str, more: &str) -> Gateway {
     Gateway::start(Gateway::prepare(), "", &site)
 }
 
-/// The head of a request, in lower case; empty where the other side has closed.
+/// The head of a request, in lower case. Empty if the other side has closed.
 pub fn head(reader: &mut impl BufRead) -> String {
     let mut head = String::new();
     while reader.read_line(&mut head).is_ok_and(|length| length > 2) {}
     head.to_ascii_lowercase()
 }
 
-/// A request's head and its body; empty where the other side has closed.
+/// A request's head and body. Empty if the other side has closed.
 pub fn request(reader: &mut impl BufRead) -> String {
     let mut text = head(reader);
     let length = text
@@ -78,7 +78,7 @@ pub fn request(reader: &mut impl BufRead) -> String {
     text
 }
 
-/// Answers each request with its head, and with its body.
+/// Answers each request with its own head and body.
 pub fn mirror(mut stream: TcpStream) {
     let mut reader = BufReader::new(stream.try_clone().expect("a copy"));
     loop {
@@ -97,7 +97,7 @@ pub fn mirror(mut stream: TcpStream) {
 }
 
 #[test]
-fn requests_reach_the_backend_with_the_truth_about_their_client() {
+fn backends_get_the_true_address_of_a_client() {
     let gateway = in_front_of("http", &backend(mirror), "");
     for version in ["--http1.1", "--http2"] {
         let options =
@@ -121,7 +121,7 @@ fn requests_reach_the_backend_with_the_truth_about_their_client() {
 }
 
 #[test]
-fn a_connection_to_a_backend_is_for_many_requests_and_closed_when_there_are_none() {
+fn connections_to_backends_are_reused_and_closed_when_idle() {
     let (tell, told) = mpsc::channel();
     let (close, closed) = mpsc::channel();
     let closed = Mutex::new(closed);
@@ -148,7 +148,7 @@ fn a_connection_to_a_backend_is_for_many_requests_and_closed_when_there_are_none
     ask();
     happens("closed");
     ask();
-    // Of itself, after a while.
+    // The gateway closes it after a while.
     for what in ["open", "closed"] {
         happens(what);
     }
@@ -156,7 +156,7 @@ fn a_connection_to_a_backend_is_for_many_requests_and_closed_when_there_are_none
     happens("open");
 }
 
-/// Says what it has heard: a PROXY header, and the line after it.
+/// Answers with what it has read: a PROXY header, and the line after it.
 pub fn hear(stream: TcpStream) {
     let mut reader = BufReader::new(stream.try_clone().expect("a copy"));
     let (mut proxy, mut line) = (String::new(), String::new());
@@ -167,7 +167,7 @@ pub fn hear(stream: TcpStream) {
 }
 
 #[test]
-fn anything_else_passes_as_it_is_behind_a_proxy_header() {
+fn any_protocol_is_relayed_behind_a_proxy_header() {
     let gateway = in_front_of("tcp", &backend(hear), "send_proxy = \"v1\"");
     let said = gateway.s_client("-quiet", "a line\n");
     assert!(
@@ -178,7 +178,7 @@ fn anything_else_passes_as_it_is_behind_a_proxy_header() {
 }
 
 #[test]
-fn a_backend_that_is_down_or_late_is_told_apart() {
+fn a_backend_that_is_down_gives_502_and_a_late_one_504() {
     let nobody = Port::taken();
     let gateway = in_front_of("http", &nobody.address, "");
     gateway.curl("a.test", "/", "").says(" 502");
@@ -191,7 +191,7 @@ fn a_backend_that_is_down_or_late_is_told_apart() {
     );
 }
 
-/// Neither what a backend takes for its answer, nor between two parts of it, is its client's rest.
+/// Neither the wait for an answer nor a pause within it counts as idle time.
 #[test]
 fn a_client_that_waits_for_its_backend_is_not_idle() {
     let slow = Duration::from_millis(2500);
@@ -210,7 +210,7 @@ fn a_client_that_waits_for_its_backend_is_not_idle() {
 }
 
 #[test]
-fn the_proxy_before_the_gateway_says_who_the_client_is() {
+fn the_client_address_comes_from_the_proxy_header() {
     let site = format!("[[site]]\n{BOTH}\nbackend = \"http://{}\"", backend(mirror));
     let gateway = Gateway::start(Gateway::prepare(), "proxy_protocol = true", &site);
     let said = gateway.curl("a.test", "/", "--haproxy-protocol");
@@ -222,9 +222,9 @@ fn the_proxy_before_the_gateway_says_who_the_client_is() {
     });
 }
 
-/// A balancer that looks at `/health` goes elsewhere before anybody is refused.
+/// A balancer that checks `/health` chooses another host before a client is refused.
 #[test]
-fn the_end_is_announced_while_new_clients_are_still_served() {
+fn health_announces_the_end_while_clients_are_still_served() {
     let site = format!("[[site]]\n{BOTH}\nbackend = \"http://{}\"", backend(mirror));
     let lines = "leave_time = \"120s\"";
     let mut gateway = Gateway::start(Gateway::prepare(), lines, &site);
@@ -238,7 +238,7 @@ fn the_end_is_announced_while_new_clients_are_still_served() {
 }
 
 #[test]
-fn a_request_that_runs_at_the_end_is_answered() {
+fn a_request_under_way_at_the_end_is_answered() {
     let (tell, told) = mpsc::channel();
     let (go, gone) = mpsc::channel();
     let gone = Mutex::new(gone);

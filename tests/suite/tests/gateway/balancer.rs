@@ -1,4 +1,4 @@
-//! A balancer in front of two gateways: haproxy, as `hsmux haproxy config` configures it.
+//! haproxy in front of two gateways, as `hsmux haproxy config` configures it.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -15,7 +15,7 @@ pub struct Cluster {
     pub hosts: [Gateway; 2],
 }
 
-/// Clients at once; each has one request under way at most.
+/// Clients at once. Each has at most one request under way.
 pub const CALLERS: usize = 4;
 
 impl Cluster {
@@ -23,7 +23,7 @@ impl Cluster {
         Self::behind("haproxy", on_port)
     }
 
-    /// With a balancer that is started on a port.
+    /// Two new hosts behind this balancer.
     pub fn behind(name: &str, on_port: fn(u16, &[Gateway; 2]) -> Process) -> Self {
         let host = || {
             let site = format!("[[site]]\n{BOTH}\n{FOLDER}");
@@ -32,7 +32,7 @@ impl Cluster {
         Self::before([host(), host()], name, on_port)
     }
 
-    /// The same before these hosts.
+    /// These hosts behind this balancer.
     pub fn before(
         hosts: [Gateway; 2],
         name: &str,
@@ -72,7 +72,7 @@ pub fn config(port: u16, hosts: &[Gateway; 2], more: &str) -> Run {
     ))
 }
 
-/// haproxy's own, in the rig's folder.
+/// haproxy's own socket, in the rig's folder.
 pub const SOCKET: &str = "haproxy.sock";
 
 pub fn on_port(port: u16, hosts: &[Gateway; 2]) -> Process {
@@ -80,7 +80,7 @@ pub fn on_port(port: u16, hosts: &[Gateway; 2]) -> Process {
     haproxy(&hosts[0].rig, "")
 }
 
-/// The same with a line of the log for each connection that has ended: `client PORT had SERVER`.
+/// As [`on_port`], but logs `client PORT had SERVER` for each connection that has ended.
 pub fn logging(port: u16, hosts: &[Gateway; 2]) -> Process {
     written_for(port, hosts);
     let file = hosts[0].rig.path("haproxy.cfg");
@@ -100,7 +100,7 @@ fn written_for(port: u16, hosts: &[Gateway; 2]) {
         .ok();
 }
 
-/// Started with the configuration that is there.
+/// Starts haproxy with the configuration in the rig's folder.
 pub fn haproxy(rig: &Rig, more: &str) -> Process {
     let run = rig.family(&["haproxy", "-W", "-db", "-f", "haproxy.cfg"]);
     Process::start("haproxy", &rig.path(""), run.args(more))
@@ -110,7 +110,7 @@ pub fn haproxy(rig: &Rig, more: &str) -> Process {
 fn a_host_that_is_killed_is_left_out() {
     let mut cluster = Cluster::start();
     cluster.hosts[0].rig.kill_to_the_last();
-    // Refused connections go to the other host even before haproxy knows.
+    // A refused connection goes to the other host, even before haproxy knows that the first one is down.
     page(cluster.port).ok();
     cluster.front.wait_for("Server gateways/host1 is DOWN");
     let load = cluster.load();
@@ -152,7 +152,7 @@ fn a_host_that_cannot_sign_keeps_the_clients_that_it_has() {
     load.none_failed();
 }
 
-/// A connection that stays open.
+/// A client whose connection stays open.
 pub struct Client {
     process: Child,
     input: ChildStdin,
@@ -180,7 +180,7 @@ impl Client {
         assert_eq!(self.ask_for("a.test"), "a page\n");
     }
 
-    /// The one line that it gets as the page of a host.
+    /// Requests the page of a host, which has one line.
     pub fn ask_for(&mut self, host: &str) -> String {
         let request = format!("GET /page.txt HTTP/1.1\r\nHost: {host}\r\n\r\n");
         self.input.write_all(request.as_bytes()).expect("ask");
@@ -227,12 +227,12 @@ fn a_configuration_is_checked_before_it_is_written() {
         .fails();
     refused.says("haproxy refuses").says("nobody.invalid");
     assert!(!rig.path("never.cfg").exists());
-    // haproxy is told where that is, wherever it is started.
+    // The path is absolute, wherever haproxy is started.
     config("10.0.0.1 --socket front.sock")
         .dir(&rig.path(""))
         .ok()
         .says(&format!("socket {} mode", rig.path("front.sock").display()));
-    // Daemons are found by users, too.
+    // haproxy is found although PATH lacks its folder, as that of users does.
     let report = config("10.0.0.1 --json").env("PATH", "").ok().out;
     let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
     assert!(

@@ -1,4 +1,4 @@
-//! ACME's challenges: from a folder, from a client, through haproxy, and nothing else with them.
+//! ACME's challenges: from a folder, from an ACME client, and through haproxy. Nothing else is given away.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -9,13 +9,13 @@ use std::thread;
 use hsmux_suite::{PATIENCE, Process, until};
 
 use crate::authority::Names;
-use crate::plain::{CHALLENGES, count, curl, curl_at, with};
+use crate::plain_http::{CHALLENGES, count, curl, curl_at, with};
 use crate::rig::{FOLDER, Gateway, configure};
 
 #[test]
 fn a_folder_gives_challenges_to_anybody_and_nothing_else() {
     let gateway = with("", "acme");
-    // Certificates of other servers may be asked for here, too.
+    // The challenge may be for another server's certificate.
     for host in ["a.test", "elsewhere.test"] {
         let path = format!("{CHALLENGES}/tok-en_1");
         let answer = curl(&gateway, host, &path, "");
@@ -66,7 +66,7 @@ fn a_folder_gives_challenges_to_anybody_and_nothing_else() {
     );
 }
 
-/// Answers each connection with these bytes, and says what it was asked.
+/// An ACME client that answers each connection with these bytes. The channel has the requests.
 fn client(answer: &'static str) -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
@@ -83,7 +83,7 @@ fn client(answer: &'static str) -> (String, Receiver<String>) {
 }
 
 #[test]
-fn a_client_is_asked_for_challenges_alone_and_believed_nothing_else() {
+fn an_acme_client_is_asked_and_trusted_for_challenges_alone() {
     let (at, told) =
         client("HTTP/1.1 200 OK\r\nSet-Cookie: a\r\nContent-Length: 9\r\n\r\ntok.thumb");
     let gateway = with("", &at);
@@ -103,7 +103,7 @@ fn a_client_is_asked_for_challenges_alone_and_believed_nothing_else() {
     );
     assert!(asked.contains("host: elsewhere.test\r\n"), "{asked}");
     assert!(!asked.contains("x-mine"), "{asked}");
-    // What it says is for another token.
+    // The answer is for another token.
     curl(&gateway, "a.test", &format!("{CHALLENGES}/other"), "").says(" 404 ");
     assert!(told.recv_timeout(PATIENCE).is_ok());
     curl(&gateway, "a.test", &format!("{CHALLENGES}/a%2fb"), "").says(" 404 ");
@@ -118,9 +118,9 @@ fn a_client_is_asked_for_challenges_alone_and_believed_nothing_else() {
     assert_eq!(warnings(&gateway), 1, "it is told once");
 }
 
-/// Strangers ask all day long: what is as it should be is no line of the log.
+/// Strangers request challenges all day long. Only errors that have to be fixed are logged.
 #[test]
-fn a_client_that_is_not_there_is_no_trouble_and_a_folder_that_cannot_be_read_is() {
+fn an_unreadable_folder_is_logged_and_a_missing_client_is_not() {
     let tok = format!("{CHALLENGES}/tok-en_1");
     let gateway = with("", "http://127.0.0.1:1");
     curl(&gateway, "a.test", &tok, "").says(" 502 ");
@@ -146,13 +146,13 @@ fn a_client_that_is_not_there_is_no_trouble_and_a_folder_that_cannot_be_read_is(
     }
 }
 
-/// How often the log says that challenges have no answer.
+/// The number of logged errors of challenges.
 fn warnings(gateway: &Gateway) -> usize {
     let log = gateway.rig.daemon.as_ref().expect("a daemon").log();
     log.matches("ACME's challenges have no answer").count()
 }
 
-/// Whichever host a challenge comes to, it goes to the one client.
+/// Both hosts pass challenges to the same ACME client.
 #[test]
 fn haproxy_passes_challenges_to_every_host() {
     let (client, _told) = client("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ntok.thumb");
@@ -183,9 +183,9 @@ fn haproxy_passes_challenges_to_every_host() {
     ask().says(" 200 ").says("tok.thumb");
 }
 
-/// Its own folder and no other is looked into for its names, and its certificate alone is waited for.
+/// Challenges for its names come from its own folder alone. Only its own certificate may be missing at the start.
 #[test]
-fn a_site_may_have_an_acme_of_its_own() {
+fn a_site_may_have_its_own_acme_source() {
     let site = |name: &str, certificates: &str, more: &str| {
         format!(
             "[[site]]\nnames = [\"{name}\"]\ncertificates = [{certificates}]\n{FOLDER}\n{more}\n"
@@ -214,7 +214,7 @@ fn a_site_may_have_an_acme_of_its_own() {
             curl(&gateway, "a.test", &path, &header).says(status);
         }
     }
-    // Nobody brings the other's.
+    // No ACME client writes the other site's certificate.
     let mut rig = Gateway::prepare();
     fs::create_dir(rig.path("acme-a")).expect("a folder");
     let other = site("b.test", "\"later.pem\"", "");

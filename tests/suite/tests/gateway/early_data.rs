@@ -1,11 +1,11 @@
-//! 0-RTT is off: what is sent in it could be sent again by whoever has recorded it (RFC 8446, section 8).
+//! 0-RTT is off, because early data can be replayed (RFC 8446, section 8).
 
 use std::fs;
 
 use crate::rig::{ASK, Gateway};
 
-/// A gateway, a session of TLS 1.3 with it in the file `session`, a request in the file `early`, and what the client
-/// has said that began the session.
+/// A gateway, with a session of TLS 1.3 in the file `session` and a request in the file `early`. Also the output of the
+/// client that began the session.
 fn begun() -> (Gateway, String) {
     let gateway = Gateway::with_folder();
     fs::write(gateway.rig.path("early"), ASK).expect("a request");
@@ -14,8 +14,8 @@ fn begun() -> (Gateway, String) {
     (gateway, said)
 }
 
-/// Resumes the session of a file, with the request as early data if the client thinks that it may, and once more
-/// afterwards: what the client says.
+/// Resumes the session of a file, with the request as early data if the session allows it, and once more afterwards.
+/// Returns the client's output.
 fn resume(gateway: &Gateway, session: &str) -> String {
     let before = gateway.metric("hsmux_gateway_requests_total");
     let options = format!("-tls1_3 -sess_in {session} -early_data early");
@@ -39,7 +39,7 @@ fn tickets_allow_no_early_data() {
 }
 
 #[test]
-fn early_data_that_is_sent_all_the_same_is_not_heard() {
+fn unsolicited_early_data_is_rejected() {
     let (gateway, _) = begun();
     let openssl = |line: &str| gateway.rig.run("openssl").args(line).ok();
     openssl("sess_id -in session -outform DER -out session.der");
@@ -50,10 +50,10 @@ fn early_data_that_is_sent_all_the_same_is_not_heard() {
     assert!(said.contains("Early data was rejected"), "{said}");
 }
 
-/// `[15] max_early_data INTEGER` in OpenSSL's SSL_SESSION, which is left out where it is 0: here 16384.
+/// `[15] max_early_data INTEGER` in OpenSSL's SSL_SESSION, here 16384. It is missing if it is 0.
 const ALLOWED: [u8; 6] = [0xaf, 4, 2, 2, 0x40, 0];
 
-/// The same session, DER, as if its ticket had allowed early data.
+/// Changes a session (DER) to allow early data.
 fn forge(session: &[u8]) -> Vec<u8> {
     let fields = &session[element(session).0..];
     let mut place = 0;
@@ -66,7 +66,7 @@ fn forge(session: &[u8]) -> Vec<u8> {
     [&[0x30, 0x82][..], &length.to_be_bytes(), &fields].concat()
 }
 
-/// How long tag and length of an element are, and how long its value is.
+/// Length of an element's tag and length field, and length of its value.
 fn element(der: &[u8]) -> (usize, usize) {
     match der[1] {
         0x82 => (4, u16::from_be_bytes([der[2], der[3]]).into()),

@@ -1,5 +1,5 @@
-//! Clients that leave TCP_NODELAY alone, as siege, ab and Python do: their kernel keeps a request back until all that
-//! was sent before it, the end of the handshake, is acknowledged (Nagle), and ours has 40 ms for that.
+//! Clients without TCP_NODELAY, such as siege, ab and Python. Their kernel holds back the first request until the end
+//! of the handshake is acknowledged (Nagle's algorithm). The gateway's kernel may delay that by 40 ms.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,10 +10,10 @@ use hsmux_suite::PATIENCE;
 
 use crate::rig::{ASK, BOTH, FOLDER, Gateway};
 
-/// The least that Linux waits with an acknowledgment that nothing takes along.
+/// The shortest delay of an acknowledgment on Linux.
 const DELAYED: Duration = Duration::from_millis(40);
 
-/// A connection as a program has it that sets nothing.
+/// A connection with default options.
 fn connect(gateway: &Gateway) -> SslStream<TcpStream> {
     let mut connector = SslConnector::builder(SslMethod::tls()).expect("a context");
     connector.set_verify(SslVerifyMode::NONE);
@@ -27,7 +27,7 @@ fn connect(gateway: &Gateway) -> SslStream<TcpStream> {
     stream
 }
 
-/// How long the fastest of many first answers takes: on a busy machine some are late.
+/// The fastest of many first answers: on a busy machine some are late.
 fn fastest(gateway: &Gateway) -> Duration {
     let answer = || {
         let mut stream = connect(gateway);
@@ -49,9 +49,9 @@ fn the_first_answer_waits_for_no_acknowledgment() {
     }
 }
 
-/// They take the acknowledgment along, also through a proxy.
+/// They carry the acknowledgment, also through a proxy.
 #[test]
-fn tickets_leave_before_the_request_comes() {
+fn tickets_are_sent_before_the_first_request() {
     let gateway = Gateway::with_folder();
     let stream = connect(&gateway);
     let there = stream.get_ref().peek(&mut [0; 5]).expect("tickets");

@@ -1,4 +1,4 @@
-//! HTTP/2 (RFC 9113), frame by frame: a client, and what a server needs.
+//! HTTP/2 (RFC 9113) frame by frame, for clients and servers.
 
 use std::io::{self, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -18,15 +18,15 @@ const CONNECT: [u8; 6] = [0, 8, 0, 0, 0, 1];
 pub const ALL: u8 = 0;
 const ACK: u8 = 1;
 pub const END: u8 = 1;
-/// The end of a head, and of a request as well.
+/// END_HEADERS; `WHOLE` also ends the request.
 const HEAD: u8 = 4;
 pub const WHOLE: u8 = 1 | HEAD;
 /// A head of `:status 200` (RFC 7541, appendix A).
 pub const OK: u8 = 0x88;
-/// What a client says first.
+/// The first bytes of a client.
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// `openssl s_client`, and the frames that go through it.
+/// `openssl s_client`, which passes frames on.
 pub struct Client {
     openssl: Child,
     says: ChildStdin,
@@ -34,12 +34,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// Its windows are closed from the start.
+    /// A client with closed windows.
     pub fn closed(address: &str) -> Self {
         Self::connect(address, &CLOSED)
     }
 
-    /// It reads what it is sent.
+    /// A client with open windows.
     pub fn open(address: &str) -> Self {
         Self::connect(address, &[])
     }
@@ -63,14 +63,14 @@ impl Client {
         client
     }
 
-    /// A GET.
+    /// Sends a GET request.
     pub fn ask(&mut self, host: &str, path: &str) {
         let head = [&[0x82, 0x87], &*field(1, host), &*field(4, path)].concat();
         self.frame(HEADERS, WHOLE, 1, &head).expect("a request");
     }
 
-    /// Asks for a protocol on a stream (RFC 8441, section 4), once the other side has said that it knows how. Answers
-    /// the first byte of the answer's head: 0x88 is `:status 200`.
+    /// Asks for a protocol on a stream (RFC 8441, section 4), after the server's settings have allowed it. Returns the
+    /// first byte of the answer's head: 0x88 is `:status 200`.
     pub fn connect_protocol(&mut self, host: &str, path: &str, protocol: &str) -> u8 {
         let (_, _, settings) = self.next_of(SETTINGS);
         assert!(settings.chunks(6).any(|one| one == CONNECT), "{settings:?}");
@@ -88,12 +88,12 @@ impl Client {
         self.next_of(HEADERS).2[0]
     }
 
-    /// On the stream.
+    /// Sends data on the stream.
     pub fn say(&mut self, words: &[u8]) {
         self.frame(DATA, 0, 1, words).expect("a stream");
     }
 
-    /// What is said on the stream until it ends.
+    /// Reads data of the stream until it ends.
     pub fn hear(&mut self) -> Vec<u8> {
         let mut heard = Vec::new();
         loop {
@@ -132,7 +132,7 @@ impl Client {
     }
 }
 
-/// Its kind, its flags and its payload.
+/// Type, flags and payload.
 type Frame = (u8, u8, Vec<u8>);
 
 pub fn write(
@@ -156,8 +156,8 @@ pub fn read(from: &mut impl Read) -> io::Result<Frame> {
     Ok((head[3], head[4], payload))
 }
 
-/// A literal without an index, by its name's index, or 0 and a name as its value (RFC 7541, section 6.2.2), of less
-/// than 127 bytes.
+/// A literal field without indexing (RFC 7541, section 6.2.2). `name` is the index of its name. With 0, `value` is the
+/// name, and the value has to follow. Less than 127 bytes.
 pub fn field(name: u8, value: &str) -> Vec<u8> {
     let length = u8::try_from(value.len()).expect("a short text");
     [&[name, length], value.as_bytes()].concat()

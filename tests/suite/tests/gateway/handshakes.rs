@@ -48,7 +48,7 @@ fn each_client_gets_the_certificate_that_it_can_verify() {
 }
 
 #[test]
-fn what_is_old_is_refused_by_a_clear_alert() {
+fn old_protocols_are_refused_with_a_clear_alert() {
     let gateway = Gateway::with_folder();
     let cases = [
         (
@@ -72,7 +72,7 @@ fn what_is_old_is_refused_by_a_clear_alert() {
 }
 
 #[test]
-fn keys_from_files_serve_as_keys_of_the_pool_do() {
+fn keys_from_files_are_served() {
     let rig = Gateway::prepare();
     let keys = [rig.keys.file("rsa"), rig.keys.file("ec")];
     let keys = format!("keys = [{:?}, {:?}]", keys[0], keys[1]);
@@ -106,7 +106,7 @@ fn a_resumed_session_costs_no_signature() {
 }
 
 #[test]
-fn a_certificate_that_is_not_of_its_key_is_refused_at_the_start() {
+fn a_certificate_with_another_key_is_refused_at_the_start() {
     let mut rig = Gateway::prepare();
     let site = format!("[[site]]\ncertificates = [\"ec.pem\"]\nkeys = [\"KEY\"]\n{FOLDER}");
     let file = rig.keys.file("rsa");
@@ -118,7 +118,7 @@ fn a_certificate_that_is_not_of_its_key_is_refused_at_the_start() {
     }
 }
 
-/// The tokens' own certificates, which are not those of the files.
+/// The tokens' own certificates differ from those in files.
 #[test]
 fn certificates_are_taken_from_the_pool() {
     let rig = Gateway::prepare();
@@ -136,7 +136,7 @@ fn certificates_are_taken_from_the_pool() {
 }
 
 #[test]
-fn a_uri_has_to_mean_one_certificate() {
+fn a_uri_has_to_match_one_certificate() {
     let mut rig = Gateway::prepare();
     let convert = rig.run("openssl").args("x509 -in ec.pem -outform DER");
     convert.args("-out another.der").ok();
@@ -156,7 +156,7 @@ fn a_uri_has_to_mean_one_certificate() {
 }
 
 #[test]
-fn an_expired_certificate_is_served_and_loudly() {
+fn an_expired_certificate_is_served_with_a_warning() {
     let rig = Gateway::prepare();
     certify(&rig, "old", "ec", -1);
     let gateway = Gateway::start(
@@ -171,12 +171,12 @@ fn an_expired_certificate_is_served_and_loudly() {
 }
 
 #[test]
-fn a_certificate_that_expires_while_it_is_served_is_told() {
+fn a_certificate_that_expires_while_it_is_served_is_logged() {
     let site = format!("[[site]]\ncertificates = [\"ec.pem\"]\n{FOLDER}");
     let gateway = Gateway::start(Gateway::prepare(), "", &site);
     let expired = || gateway.metric("hsmux_gateway_certificates_expired");
     assert_eq!(expired(), 0);
-    // It is read within a second, while it is still good.
+    // The gateway reads it within a second, before it expires.
     fs::write(gateway.rig.path("short.pem"), short(&gateway.rig, "ec")).expect("write");
     fs::rename(gateway.rig.path("short.pem"), gateway.rig.path("ec.pem")).expect("rename");
     until("it is counted", PATIENCE, || (expired() == 1).then_some(()));
@@ -187,7 +187,7 @@ fn a_certificate_that_expires_while_it_is_served_is_told() {
     gateway.curl("a.test", "/page.txt", "").says("a page");
 }
 
-/// A certificate for a key of the rig that is good for five seconds, PEM: `openssl x509` counts in days.
+/// A certificate (PEM) for a key of the rig, valid for five seconds. `openssl x509` counts in days.
 fn short(rig: &Rig, key: &str) -> Vec<u8> {
     let pem = fs::read(rig.keys.file(key)).expect("a key");
     let key = PKey::private_key_from_pem(&pem).expect("a key in PEM");
@@ -208,7 +208,7 @@ fn short(rig: &Rig, key: &str) -> Vec<u8> {
 }
 
 #[test]
-fn an_ocsp_response_goes_with_its_certificate() {
+fn an_ocsp_response_is_sent_with_its_certificate() {
     let rig = Gateway::prepare();
     let openssl = |line: &str| {
         Run::new("openssl")

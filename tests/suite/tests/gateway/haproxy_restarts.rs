@@ -1,4 +1,4 @@
-//! haproxy begun anew in front of two gateways: by a signal, by another process, after its end.
+//! Reload, takeover and restart of haproxy in front of two gateways.
 
 use std::mem;
 use std::time::{Duration, Instant};
@@ -9,24 +9,24 @@ use rustix::process::Signal;
 use crate::balancer::{CALLERS, Client, Cluster, SOCKET, haproxy, on_port};
 use crate::rig::page;
 
-/// A signal that nothing has followed for so long was not heard.
+/// If nothing happens for so long after a signal, it was lost.
 const UNHEARD: Duration = Duration::from_secs(10);
 
 impl Cluster {
-    /// How often haproxy has begun.
+    /// How often haproxy has started.
     fn starts(&self) -> usize {
         self.front.log().matches("Loading success").count()
     }
 
-    /// Waits until it has begun more often than that; before it has begun at all it hears no signals.
+    /// Waits until it has started more often than that. It handles no signals before its first start.
     fn wait_for_starts(&self, before: usize) {
         until("a process of haproxy", PATIENCE, || {
             (self.starts() > before).then_some(())
         });
     }
 
-    /// Has it begin anew. It says that it has begun a moment before it hears signals, too, and one that is not heard is
-    /// lost: it is the first process of its namespace.
+    /// Reloads it. It logs its start a moment before it handles signals. A signal in between is lost, because haproxy
+    /// is the first process of its namespace.
     fn reload(&self) {
         let before = self.starts();
         let mut told: Option<Instant> = None;
@@ -43,12 +43,12 @@ impl Cluster {
     }
 }
 
-/// The sockets that listen go from one process of haproxy to the next.
+/// The listening sockets pass from one process of haproxy to the next.
 #[test]
-fn nothing_fails_where_haproxy_is_reloaded() {
+fn no_request_fails_when_haproxy_is_reloaded() {
     let cluster = Cluster::start();
     let load = cluster.load();
-    // Before its first process hears signals the second one serves.
+    // It handles signals only after its first start.
     cluster.wait_for_starts(0);
     for _ in 0..3 {
         cluster.reload();
@@ -57,9 +57,9 @@ fn nothing_fails_where_haproxy_is_reloaded() {
     load.none_failed();
 }
 
-/// The new one is given the sockets that listen by the old one, which then goes.
+/// The old process passes its listening sockets to the new one, and ends.
 #[test]
-fn nothing_fails_where_another_haproxy_takes_over() {
+fn no_request_fails_when_another_haproxy_takes_over() {
     let mut cluster = Cluster::start();
     cluster.wait_for_starts(0);
     let load = cluster.load();
@@ -77,16 +77,16 @@ fn nothing_fails_where_another_haproxy_takes_over() {
     assert!(!log.contains("Failed to get"), "{log}");
 }
 
-/// What curl says of a connection that is not taken, and of one that ends in the handshake.
+/// Exit codes of curl for a refused connection, and for one that ends in the handshake.
 const REFUSED: Option<i32> = Some(7);
 const CUT_OFF: Option<i32> = Some(35);
 
-/// From one process to the next nobody listens: who comes then is refused, and that counts as a failure.
+/// Between the two processes nobody listens. New connections are refused then, and the load counts them as failures.
 #[test]
-fn what_was_accepted_is_answered_where_haproxy_is_restarted() {
+fn accepted_connections_survive_a_restart_of_haproxy() {
     let mut cluster = Cluster::start();
     cluster.wait_for_starts(0);
-    // As long as they are there nobody else is given the port.
+    // While they are open, no other process gets the port.
     let mut clients = [Client::connect(cluster.port), Client::connect(cluster.port)];
     clients.iter_mut().for_each(Client::ask);
     let load = cluster.load();
@@ -113,7 +113,7 @@ fn what_was_accepted_is_answered_where_haproxy_is_restarted() {
     let (refused, others): (Vec<_>, Vec<_>) =
         failed.into_iter().partition(|run| run.code == REFUSED);
     assert!(refused.len() >= CALLERS, "{} refused", refused.len());
-    // Those whom the kernel had let in, and haproxy not yet, when the socket was closed.
+    // Connections that the kernel had taken and haproxy had not accepted when the socket was closed.
     let early = others.iter().all(|run| run.code == CUT_OFF);
     assert!(early && others.len() <= CALLERS, "{others:#?}");
 }

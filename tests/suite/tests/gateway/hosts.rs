@@ -1,4 +1,4 @@
-//! Requests for other sites than their connection's, and what back ends are told of hosts.
+//! Requests for other sites than that of their connection, and the host that back ends get.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,14 +10,14 @@ use crate::backends::{backend, in_front_of, mirror};
 use crate::h2;
 use crate::rig::{BOTH, Gateway, certify};
 
-/// A connection with this server name and protocol, which believes every certificate.
+/// A connection with this server name and protocol. It accepts any certificate.
 pub fn connect(gateway: &Gateway, name: &str, protocol: &str) -> SslStream<TcpStream> {
     let stream = TcpStream::connect(&gateway.address).expect("a connection");
-    shake(stream, name, protocol)
+    tls_handshake(stream, name, protocol)
 }
 
-/// The same over a connection that is there.
-pub fn shake(stream: TcpStream, name: &str, protocol: &str) -> SslStream<TcpStream> {
+/// The handshake on an open connection.
+pub fn tls_handshake(stream: TcpStream, name: &str, protocol: &str) -> SslStream<TcpStream> {
     let mut connector = SslConnector::builder(SslMethod::tls()).expect("a context");
     connector.set_verify(SslVerifyMode::NONE);
     let length = u8::try_from(protocol.len()).expect("a short name");
@@ -29,17 +29,17 @@ pub fn shake(stream: TcpStream, name: &str, protocol: &str) -> SslStream<TcpStre
     config.connect(name, stream).expect("a handshake")
 }
 
-/// What is answered over HTTP/1.1 to some bytes, until the connection ends.
+/// Sends bytes over HTTP/1.1, and reads until the connection ends.
 pub fn say(gateway: &Gateway, name: &str, bytes: &[u8]) -> String {
     let mut stream = connect(gateway, name, "http/1.1");
     stream.write_all(bytes).expect("a request");
     let mut said = Vec::new();
-    // A gateway that closes before it has read everything may break off.
+    // The gateway may close before it has read everything, which resets the connection.
     let _ = stream.read_to_end(&mut said);
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// The status of the answer to a GET of HTTP/2; 0: the stream is reset, for h2 itself has refused the head.
+/// The status of the answer to a GET over HTTP/2. 0: h2 itself has refused the head and reset the stream.
 fn status_of(gateway: &Gateway, name: &str, fields: &[(&str, &str)]) -> u16 {
     let mut stream = connect(gateway, name, "h2");
     stream.write_all(h2::PREFACE).expect("a preface");
@@ -66,7 +66,7 @@ fn status_of(gateway: &Gateway, name: &str, fields: &[(&str, &str)]) -> u16 {
     }
 }
 
-/// `b.test` needs a certificate of its clients, and has the same back end; `more` are names of the first site.
+/// Two sites with the same back end. `b.test` requires client certificates. `more` are further names of the first site.
 fn two_sites(more: &str) -> Gateway {
     let rig = Gateway::prepare();
     certify(&rig, "client", "ec", 30);
@@ -121,7 +121,7 @@ fn a_request_for_another_site_reaches_no_back_end() {
             (&[(":authority", "b.test:abc")], 400),
             (&[("host", "a.test"), ("host", "a.test")], 400),
             (&[], 400),
-            // Clients of HTTP/2 use a connection for each name of its certificate (RFC 9113, section 9.1.1).
+            // Clients of HTTP/2 may use a connection for every name of its certificate (RFC 9113, section 9.1.1).
             (&[(":authority", "b.test")], 421),
             (&[(":authority", "a.test"), ("host", "A.test:443")], 200),
             (&[("host", "a.test")], 200),
@@ -148,9 +148,9 @@ fn a_back_end_has_the_canonical_host() {
     }
 }
 
-/// Servers that hand fields over as variables write `-` and `_` alike.
+/// Servers that pass fields on as variables write `_` for `-` as well.
 #[test]
-fn a_client_says_nothing_in_the_gateways_name() {
+fn a_client_cannot_set_fields_of_the_gateway() {
     let gateway = two_sites("");
     let mut lines = "Host: a.test\r\nX-Mine: kept\r\nConnection: X-Forwarded-For\r\n".to_owned();
     for name in [
@@ -181,7 +181,7 @@ fn a_client_says_nothing_in_the_gateways_name() {
     assert!(said.contains("x-forwarded-for: 127.0.0.1"), "{said}");
 }
 
-/// A back end of HTTP/2 that reads all it is sent and answers nothing but its settings.
+/// A back end of HTTP/2 that reads everything and sends nothing but its settings.
 fn silent_http2(mut stream: TcpStream) {
     let mut preface = [0; h2::PREFACE.len()];
     if stream.read_exact(&mut preface).is_err() {
@@ -192,8 +192,8 @@ fn silent_http2(mut stream: TcpStream) {
 }
 
 #[test]
-fn a_malformed_chunk_is_the_clients_mistake() {
-    // One that answered before it has the whole body might be first.
+fn a_malformed_chunk_gives_400() {
+    // A back end that answered at once might be faster than the error.
     let reads = |mut stream: TcpStream| drop(stream.read_to_end(&mut Vec::new()));
     for (scheme, address) in [("http", backend(reads)), ("h2c", backend(silent_http2))] {
         let gateway = in_front_of(scheme, &address, "");

@@ -1,4 +1,4 @@
-//! Backends that speak HTTP/2: nginx, which says what it was asked.
+//! Backends that speak HTTP/2: nginx, which answers with details of the request.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::backends::{backend, head, in_front_of, mirror};
 use crate::many_backends::{log, up};
 use crate::tls_backends::{believing, certify};
 
-/// nginx, in clear or in TLS, before a server of HTTP/1.1.
+/// nginx, with or without TLS, in front of a server of HTTP/1.1.
 struct Server {
     process: Process,
     port: u16,
@@ -67,7 +67,7 @@ http {{
     }
 }
 
-/// The connections on which requests came to nginx.
+/// The connections on which nginx got the requests.
 fn lines(said: &str) -> BTreeSet<&str> {
     let lines = said.lines().filter_map(|line| line.split_once("line="));
     lines.map(|(_, number)| number).collect()
@@ -124,7 +124,7 @@ fn grpc_passes() {
         .says("all is well");
 }
 
-/// Answers a request when so many are there.
+/// Answers only when so many requests have arrived.
 fn together(count: usize) -> impl Fn(TcpStream) + Send + Sync + 'static {
     let there = Arc::new(AtomicUsize::new(0));
     move |mut stream| {
@@ -139,9 +139,9 @@ fn together(count: usize) -> impl Fn(TcpStream) + Send + Sync + 'static {
 }
 
 #[test]
-fn as_many_requests_are_under_way_as_clients_want() {
+fn concurrent_requests_are_not_limited_by_one_connection() {
     let folder = tempfile::tempdir().expect("a folder");
-    // More than one connection has.
+    // More than one connection allows.
     let server = Server::start(folder.path(), false, &backend(together(230)));
     let gateway = in_front_of("h2c", &server.address(), "");
     let all = "--http2 --parallel --parallel-immediate --parallel-max 230";
@@ -150,9 +150,9 @@ fn as_many_requests_are_under_way_as_clients_want() {
 }
 
 #[test]
-fn a_connection_that_the_server_ends_loses_no_question() {
+fn no_request_is_lost_when_the_server_ends_a_connection() {
     let folder = tempfile::tempdir().expect("a folder");
-    // nginx ends each after 150 requests, and leaves those unread that are on their way.
+    // nginx ends each connection after 150 requests, and ignores those that are on their way.
     let server = Server::start(folder.path(), false, &backend(mirror));
     let gateway = in_front_of("h2c", &server.address(), "");
     let all = "--http2 --parallel --parallel-immediate --parallel-max 50";
@@ -185,7 +185,7 @@ fn a_server_that_comes_back_is_asked_again() {
 }
 
 #[test]
-fn a_server_that_is_ill_is_left_out_over_http2_too() {
+fn a_server_whose_check_fails_over_http2_is_left_out() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Server::start(folder.path(), false, &backend(mirror));
     let more = "backend_check = \"/ill\"";
@@ -198,7 +198,7 @@ fn a_server_that_is_ill_is_left_out_over_http2_too() {
 }
 
 #[test]
-fn a_server_that_speaks_no_http2_is_told_apart() {
+fn a_server_without_http2_is_left_out() {
     let folder = tempfile::tempdir().expect("a folder");
     let nginx = Nginx::start(folder.path());
     let roots = believing(&nginx.certificate());

@@ -1,4 +1,4 @@
-//! More than one backend for a site: they take turns, and one that is gone takes no request with it.
+//! Several backends for a site: they take turns, and no request is lost if one is down.
 
 use std::fs;
 use std::io::{BufReader, Write};
@@ -31,7 +31,7 @@ pub fn log(gateway: &Gateway) -> String {
     gateway.rig.daemon.as_ref().expect("a daemon").log()
 }
 
-/// A server that says its name, and may be stopped.
+/// A server that answers with its name, and can be stopped.
 struct Server {
     address: String,
     ends: Arc<AtomicBool>,
@@ -59,7 +59,7 @@ impl Server {
         }
     }
 
-    /// Nobody listens any more, and the other side has closed all connections, too.
+    /// Stops it: it no longer listens, and both sides have closed all connections.
     fn stop(self) {
         self.ends.store(true, Ordering::Relaxed);
         drop(TcpStream::connect(&self.address));
@@ -70,7 +70,7 @@ impl Server {
     }
 }
 
-/// Answers each request.
+/// Answers each request with this name.
 fn say(name: &str, mut stream: &TcpStream) {
     let mut reader = BufReader::new(stream);
     while !head(&mut reader).is_empty() {
@@ -80,7 +80,7 @@ fn say(name: &str, mut stream: &TcpStream) {
 }
 
 #[test]
-fn backends_take_turns_and_one_that_is_not_there_takes_nothing_from_the_others() {
+fn backends_take_turns_and_one_that_is_down_is_skipped() {
     let ports = [Port::taken(), Port::taken(), Port::taken()];
     let names = ["server-a", "server-b", "server-c"];
     let mut servers: Vec<_> = ports
@@ -95,7 +95,7 @@ fn backends_take_turns_and_one_that_is_not_there_takes_nothing_from_the_others()
     };
     assert_eq!(ask(), [20, 20, 20]);
     servers.remove(1).stop();
-    // Tried again now and then it shifts a turn, and no more.
+    // The gateway tries it again now and then, which only shifts the turns.
     let [a, b, c] = ask();
     assert!(a + c == 60 && b == 0 && a.abs_diff(c) < 10, "{a} {b} {c}");
     assert_eq!(
@@ -105,7 +105,7 @@ fn backends_take_turns_and_one_that_is_not_there_takes_nothing_from_the_others()
 }
 
 #[test]
-fn a_backend_that_stops_under_load_fails_no_request_and_comes_back() {
+fn no_request_fails_when_a_backend_stops_and_comes_back() {
     let ports = [Port::taken(), Port::taken()];
     let [a, _b] =
         [(0, "server-a"), (1, "server-b")].map(|(port, name)| Server::start(&ports[port], name));
@@ -126,7 +126,7 @@ fn a_backend_that_stops_under_load_fails_no_request_and_comes_back() {
         until("half of it is done", PATIENCE, || {
             (asked.load(Ordering::Relaxed) >= 40).then_some(())
         });
-        // What has been sent on a new connection to a server that ends is lost: nothing is on its way.
+        // A request that was sent on a new connection is lost if the server ends. So none is under way.
         let _all = turns.write().expect("all turns");
         a.stop();
     });
@@ -143,7 +143,7 @@ fn a_backend_that_stops_under_load_fails_no_request_and_comes_back() {
 }
 
 #[test]
-fn the_request_that_meets_nobody_goes_on_with_its_body_and_this_is_told_once() {
+fn a_request_to_a_backend_that_is_down_goes_to_another_with_its_body() {
     let nobody = Port::taken();
     let gateway = in_front_of_all(&[http(&nobody), format!("http://{}", backend(mirror))], "");
     let ask = |version: &str| {
@@ -153,7 +153,7 @@ fn the_request_that_meets_nobody_goes_on_with_its_body_and_this_is_told_once() {
     for version in ["--http1.1", "--http1.1", "--http2", "--http2"] {
         ask(version);
     }
-    // Sites that are read again know what was known.
+    // The health of backends survives a reload of the sites.
     let certificate = gateway.rig.path("ec.pem");
     let same = fs::read(&certificate).expect("a certificate");
     fs::write(&certificate, same).expect("the certificate");
@@ -171,7 +171,7 @@ fn the_request_that_meets_nobody_goes_on_with_its_body_and_this_is_told_once() {
 fn a_backend_that_fails_is_left_out_for_a_while() {
     let tried = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&tried);
-    // It speaks no TLS.
+    // It does not speak TLS.
     let bad = backend(move |stream| {
         count.fetch_add(1, Ordering::Relaxed);
         drop(stream);
@@ -180,13 +180,13 @@ fn a_backend_that_fails_is_left_out_for_a_while() {
     let gateway = in_front_of_all(&[format!("https://{bad}"), good], "");
     let said = gateway.curl("a.test", "/[1-100]", "").out;
     assert_eq!(said.matches(" 200").count(), 100, "{said}");
-    // Else every other request would have tried it.
+    // If it were not left out, every other request would have tried it.
     let tried = tried.load(Ordering::Relaxed);
     assert!((1..25).contains(&tried), "{tried}");
 }
 
 #[test]
-fn where_all_are_gone_the_first_to_be_back_is_asked_at_once() {
+fn if_all_are_down_the_first_that_is_back_is_used_at_once() {
     let ports = [Port::taken(), Port::taken()];
     let gateway = in_front_of_all(&ports.each_ref().map(http), "");
     let ask = || gateway.curl("a.test", "/", "");
@@ -202,7 +202,7 @@ fn where_all_are_gone_the_first_to_be_back_is_asked_at_once() {
 }
 
 #[test]
-fn tcp_goes_to_who_is_there() {
+fn tcp_goes_to_a_backend_that_is_up() {
     let nobody = Port::taken();
     let urls = [&nobody.address, &backend(hear)].map(|at| format!("tcp://{at}"));
     let gateway = in_front_of_all(&urls, "send_proxy = \"v1\"");
@@ -214,7 +214,7 @@ fn tcp_goes_to_who_is_there() {
     assert_eq!(gateway.metric("hsmux_gateway_refused_total"), 0);
 }
 
-/// What has been sent to it on a new connection is lost; nobody else is.
+/// Only requests that it got on a new connection are lost.
 #[test]
 fn a_backend_that_closes_without_an_answer_is_left_out_for_a_while() {
     let tried = Arc::new(AtomicUsize::new(0));
@@ -234,7 +234,7 @@ fn a_backend_that_closes_without_an_answer_is_left_out_for_a_while() {
 }
 
 #[test]
-fn a_client_that_breaks_off_its_request_is_no_fault_of_the_backend() {
+fn an_aborted_request_does_not_mark_the_backend_as_down() {
     let url = format!("http://{}", backend(mirror));
     let gateway = in_front_of_all(std::slice::from_ref(&url), "");
     let ask = "POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\nno chunk\r\n";

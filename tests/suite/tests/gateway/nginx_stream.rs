@@ -1,4 +1,4 @@
-//! nginx in front of two gateways in place of haproxy, as `hsmux haproxy config --nginx` configures it.
+//! nginx in front of two gateways, as `hsmux haproxy config --nginx` configures it.
 
 use std::fs;
 
@@ -7,7 +7,8 @@ use hsmux_suite::{PATIENCE, Process, until};
 use crate::balancer::{CALLERS, Cluster, config};
 use crate::rig::Gateway;
 
-/// Its prefix stays Debian's, which has the modules: paths of the rig are absolute, but for what stands beside the file.
+/// nginx keeps Debian's prefix, which has the modules. So paths of the rig are absolute, except that of the file
+/// beside.
 fn on_port(port: u16, hosts: &[Gateway; 2]) -> Process {
     let rig = &hosts[0].rig;
     config(port, hosts, "--nginx --out stream.conf").ok();
@@ -25,17 +26,18 @@ fn on_port(port: u16, hosts: &[Gateway; 2]) -> Process {
 }
 
 #[test]
-fn a_host_that_stops_is_passed_over() {
+fn a_stopped_host_is_skipped() {
     let mut cluster = Cluster::behind("nginx", on_port);
     let load = cluster.load();
     cluster.serves(0);
     cluster.serves(1);
     cluster.hosts[0].rig.stop();
     load.goes_on(20);
-    // nginx asks for no /health: what has come while the host closed its socket is lost, one of each client at most.
+    // nginx does not check /health. Requests that come while the host closes its socket are lost, at most one per
+    // client.
     load.at_most_failed(CALLERS);
     let load = cluster.load();
-    // It tries the host again and again, and nobody who comes notices.
+    // It tries the host again and again, but no client notices.
     let tried = || {
         let log = cluster.front.log();
         log.matches("upstream server temporarily disabled").count()
@@ -48,7 +50,7 @@ fn a_host_that_stops_is_passed_over() {
 }
 
 #[test]
-fn a_host_that_dies_is_passed_over() {
+fn a_killed_host_is_skipped() {
     let mut cluster = Cluster::behind("nginx", on_port);
     cluster.hosts[0].rig.kill_to_the_last();
     let load = cluster.load();

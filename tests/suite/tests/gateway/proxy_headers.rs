@@ -1,4 +1,4 @@
-//! Who the client is, as servers hear it that others have made: by a PROXY header in front of what it says.
+//! PROXY headers, sent to nginx and haproxy as backends and accepted from proxies.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -8,11 +8,11 @@ use std::path::Path;
 use boring::ssl::{SslConnector, SslMethod, SslVerifyMode};
 use hsmux_suite::{PATIENCE, Process, Run, on_a_free_port, until};
 
-use crate::exhaustion::from;
+use crate::bad_clients;
 use crate::rig::{ASK, BOTH, FOLDER, Gateway};
-use crate::unkind;
+use crate::unused_signatures::from;
 
-/// A server that answers each request with the addresses of its connection, as the PROXY header says.
+/// A server that answers each request with the addresses in the PROXY header.
 struct Server {
     name: &'static str,
     port: u16,
@@ -20,7 +20,7 @@ struct Server {
 }
 
 impl Server {
-    /// By a program's name, its arguments, and its configuration for a port.
+    /// Starts a program with arguments, and a configuration for a port.
     fn start(folder: &Path, name: &'static str, run: &str, config: fn(u16) -> String) -> Self {
         let start = |port| {
             fs::write(folder.join(format!("{name}.conf")), config(port)).expect("a configuration");
@@ -35,7 +35,7 @@ impl Server {
         }
     }
 
-    /// The names of its sites, each with a version of the header.
+    /// The names of its sites, one for each version of the header.
     fn sites(&self) -> [(String, &'static str); 2] {
         ["v1", "v2"].map(|version| (format!("{}-{version}.test", self.name), version))
     }
@@ -63,7 +63,7 @@ fn haproxy(port: u16) -> String {
     )
 }
 
-/// Both, in a folder.
+/// Both servers, in a folder.
 fn servers(folder: &Path) -> [Server; 2] {
     let prefix = format!("-p {} -e stderr -c nginx.conf", folder.display());
     [
@@ -72,7 +72,7 @@ fn servers(folder: &Path) -> [Server; 2] {
     ]
 }
 
-/// All their sites.
+/// The sites of all servers.
 fn sites(servers: &[Server]) -> String {
     let each = servers.iter().flat_map(|server| {
         let site = |(name, version): (String, &str)| {
@@ -87,14 +87,14 @@ fn sites(servers: &[Server]) -> String {
     each.collect()
 }
 
-/// The names of all their sites.
+/// The names of all sites.
 fn names(servers: &[Server]) -> impl Iterator<Item = String> {
     let sites = servers.iter().flat_map(Server::sites);
     sites.map(|(name, _)| name)
 }
 
 #[test]
-fn servers_hear_where_a_client_is_and_what_it_has_connected_to() {
+fn backends_get_both_addresses_of_a_client() {
     let folder = tempfile::tempdir().expect("a folder");
     let servers = servers(folder.path());
     let gateway = Gateway::start(Gateway::prepare(), "", &sites(&servers));
@@ -108,9 +108,9 @@ fn servers_hear_where_a_client_is_and_what_it_has_connected_to() {
     }
 }
 
-/// A header of version 1 from anywhere else is no better than none.
+/// A header of version 1 from any other address is refused.
 #[test]
-fn a_proxy_that_is_not_named_is_refused() {
+fn headers_of_other_proxies_are_refused() {
     let header = b"PROXY TCP4 192.0.2.7 192.0.2.9 4711 443\r\n";
     let site = format!("[[site]]\n{BOTH}\n{FOLDER}");
     let refused =
@@ -120,11 +120,11 @@ fn a_proxy_that_is_not_named_is_refused() {
     let named = "--haproxy-protocol --interface host!127.0.0.2";
     gateway.curl("a.test", "/page.txt", named).says("a page");
     assert_eq!(refused(&gateway), 0);
-    assert!(unkind::rest(unkind::client(&gateway, header)).is_empty());
+    assert!(bad_clients::rest(bad_clients::client(&gateway, header)).is_empty());
     assert_eq!(refused(&gateway), 1);
 }
 
-/// An address of this host that is not for itself alone. Nothing is sent.
+/// An address of this host that is not on loopback. Nothing is sent.
 fn outward() -> [u8; 4] {
     let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
     let routed = socket.connect("198.51.100.1:9");
@@ -135,11 +135,11 @@ fn outward() -> [u8; 4] {
     }
 }
 
-/// Unless others are named, proxies are on this host's own network alone, whichever of its addresses they have.
+/// By default proxies are trusted on all loopback addresses, and nowhere else.
 #[test]
-fn without_a_name_only_loopback_may_send_headers() {
+fn by_default_only_loopback_may_send_headers() {
     let site = format!("[[site]]\n{BOTH}\n{FOLDER}");
-    // Of a header that is believed the address counts: one connection of it, and no more.
+    // The address in a trusted header counts: it may have one connection.
     let lines = "proxy_protocol = true\nsource_connections = 1";
     let gateway = Gateway::start(Gateway::prepare(), lines, &site);
     let refused = |reason: &str| {
@@ -157,14 +157,14 @@ fn without_a_name_only_loopback_may_send_headers() {
     until("all are believed", PATIENCE, || {
         (gateway.metric("hsmux_gateway_handshakes_in_flight") == 3).then_some(())
     });
-    // By whichever proxy it comes.
-    assert!(unkind::rest(connect([127, 0, 0, 3], 0)).is_empty());
+    // The limit holds for connections by another proxy as well.
+    assert!(bad_clients::rest(connect([127, 0, 0, 3], 0)).is_empty());
     assert_eq!((refused("source"), refused("proxy-address")), (1, 0));
-    assert!(unkind::rest(connect(outward(), 7)).is_empty());
+    assert!(bad_clients::rest(connect(outward(), 7)).is_empty());
     assert_eq!((refused("source"), refused("proxy-address")), (1, 1));
 }
 
-/// What a client of a site is answered that comes by a proxy with this header.
+/// The answer to a client behind a proxy that sends this header.
 fn ask_behind(header: &str, gateway: &Gateway, name: &str) -> String {
     let mut stream = TcpStream::connect(&gateway.address).expect("a connection");
     let limit = stream.set_read_timeout(Some(PATIENCE));
@@ -177,14 +177,14 @@ fn ask_behind(header: &str, gateway: &Gateway, name: &str) -> String {
     let ask = ASK.replace("a.test", name);
     tls.write_all(ask.as_bytes()).expect("a request");
     let mut answer = Vec::new();
-    // The server ends it, one way or the other.
+    // The server ends it, with or without close_notify.
     let _ = tls.read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Not the proxy, which is where the connection comes from.
+/// Not of the proxy, from which the connection comes.
 #[test]
-fn servers_hear_of_the_client_that_is_behind_a_proxy() {
+fn backends_get_the_address_of_a_client_behind_a_proxy() {
     let folder = tempfile::tempdir().expect("a folder");
     let servers = servers(folder.path());
     let sites = sites(&servers);

@@ -1,4 +1,4 @@
-//! Names, files, clients with certificates, and what a reload brings.
+//! Names, folders, client certificates, and reloads of sites.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use hsmux_suite::{PATIENCE, until};
 use crate::balancer::Client;
 use crate::rig::{BOTH, FOLDER, Gateway, certify, configure};
 
-/// Two sites, and none for other names.
+/// Two sites, without one for other names.
 const TWO: &str = r#"
 [[site]]
 names = ["a.test"]
@@ -29,7 +29,7 @@ fn two_sites() -> Gateway {
 }
 
 #[test]
-fn each_name_has_its_site_and_an_unknown_one_an_alert() {
+fn each_name_has_its_site_and_unknown_names_get_an_alert() {
     let gateway = two_sites();
     gateway.curl("a.test", "/page.txt", "").says("a page");
     for name in ["b.test", "B.Test", "any.wild.test"] {
@@ -120,7 +120,7 @@ fn a_folder_hides_names_that_begin_with_a_dot() {
 }
 
 #[test]
-fn a_path_that_no_file_can_have_is_absent() {
+fn an_invalid_path_gives_404() {
     let gateway = Gateway::with_folder();
     std::os::unix::fs::symlink("circle", gateway.rig.path("www/circle")).expect("a link");
     let (name, path) = ("a".repeat(256), "a/".repeat(3000));
@@ -130,11 +130,11 @@ fn a_path_that_no_file_can_have_is_absent() {
     }
 }
 
-/// Who shows one has to show a good one, also where it is not asked of everybody.
+/// A certificate that a client presents has to be valid, even if none is required.
 #[test]
-fn clients_show_certificates_where_they_have_to() {
+fn client_certificates_are_required_or_optional() {
     let optional = "client_certificate = \"optional\"";
-    // Required, where nothing is said.
+    // The default is "required".
     for (asked, needs_none) in [("", false), (optional, true)] {
         let rig = Gateway::prepare();
         let [client, stranger] = [("client", "ec"), ("stranger", "rsa")].map(|(name, key)| {
@@ -178,9 +178,9 @@ fn a_reload_brings_new_sites() {
     }
 }
 
-/// A file that one site lacks holds up this site alone.
+/// A missing file holds up only its own site.
 #[test]
-fn a_reload_takes_over_the_sites_whose_files_are_there() {
+fn a_reload_applies_sites_whose_files_exist() {
     let mut gateway = two_sites();
     certify(&gateway.rig, "c", "ec", 30);
     certify(&gateway.rig, "f", "ec", 30);
@@ -194,8 +194,8 @@ fn a_reload_takes_over_the_sites_whose_files_are_there() {
         gateway.rig.write_config();
     };
     let page = |gateway: &Gateway, name: &str| gateway.curl(name, "/page.txt", "").out;
-    // The first is changed and lacks its certificate, the second is changed, the third is new and lacks its own, the
-    // last is new.
+    // The first is changed and lacks its certificate. The second is changed. The third is new and lacks its
+    // certificate. The last is new.
     let sites = [
         site("a.test", "none", "hsts = 5"),
         site("b.test", "b", "hsts = 6"),
@@ -241,7 +241,7 @@ fn a_reload_takes_over_the_sites_whose_files_are_there() {
     )
     .unwrap();
     assert_eq!(gateway.rig.hsmux("reload").fails().code, missing);
-    // With another mistake nothing is taken over.
+    // With an error elsewhere nothing is reloaded.
     let pin = refused.replace("\"hsm1.pin\"", "\"hsm9.pin\"");
     let pin = pin.replace("hsts = 6", "hsts = 8");
     fs::write(gateway.rig.path("hsmux.toml"), pin).unwrap();
@@ -251,7 +251,7 @@ fn a_reload_takes_over_the_sites_whose_files_are_there() {
         .says("none.pem")
         .never_says("[[site]] changed");
 
-    // It is served as soon as its file is there.
+    // A site is served as soon as its file exists.
     fs::write(gateway.rig.path("hsmux.toml"), &refused).unwrap();
     for (from, to) in [("f.pem", "none.pem"), ("c.pem", "gone.pem")] {
         fs::copy(gateway.rig.path(from), gateway.rig.path(to)).expect("a certificate");
@@ -295,7 +295,7 @@ fn a_reload_leaves_open_connections_as_they_are() {
 }
 
 #[test]
-fn what_cannot_be_read_again_leaves_the_metrics_of_what_is_served() {
+fn a_failed_reload_keeps_the_metrics_of_certificates() {
     let gateway = two_sites();
     let expire = || {
         let certificates = [("rsa", "a.test"), ("ec", "a.test"), ("rsa", "b.test")];

@@ -1,4 +1,4 @@
-//! Sessions that another host resumes, or the same one after a restart.
+//! Sessions that another host resumes, or the same host after a restart.
 
 use std::fs;
 
@@ -10,12 +10,12 @@ use crate::rig::{ASK, BOTH, FOLDER, Gateway};
 const VERSIONS: [&str; 2] = ["-tls1_3", "-tls1_2"];
 const SHARED: &str = "ticket_secret = \"tickets.secret\"";
 
-/// A host with this secret for its tickets.
+/// A host with this ticket secret.
 fn host(secret: &str) -> Gateway {
     host_with(secret, "")
 }
 
-/// The same with more lines.
+/// A host with this ticket secret and more lines.
 fn host_with(secret: &str, more: &str) -> Gateway {
     let rig = Gateway::prepare();
     share(&rig, secret);
@@ -34,7 +34,7 @@ fn share(rig: &Rig, secret: &str) {
     fs::rename(new, file).expect("the secret's place");
 }
 
-/// Begins a session, kept in a file of `keeper`.
+/// Begins a session, and saves it in a file of `keeper`.
 fn begin(gateway: &Gateway, keeper: &Rig, version: &str) {
     let file = keeper.path("session");
     let said = gateway.s_client(&format!("{version} -sess_out {}", file.display()), ASK);
@@ -71,9 +71,9 @@ fn hosts_with_one_secret_resume_each_others_sessions() {
     assert!(one.metric("hsmux_gateway_ticket_key_since_seconds") > 0);
 }
 
-/// haproxy takes turns: the host that has begun the session resumes it, and so does the other.
+/// haproxy alternates between the hosts: both of them resume the session.
 #[test]
-fn a_session_goes_on_at_whatever_host_the_balancer_chooses() {
+fn a_session_is_resumed_at_any_host_of_the_balancer() {
     let host = || host_with("a", "proxy_protocol = true");
     let cluster = Cluster::before([host(), host()], "haproxy", balancer::on_port);
     let [one, other] = &cluster.hosts;
@@ -120,7 +120,7 @@ fn without_tickets_every_connection_is_a_full_handshake() {
 }
 
 #[test]
-fn a_secret_that_is_replaced_ends_what_it_has_sealed() {
+fn a_new_secret_ends_old_sessions() {
     let gateway = host("a");
     begin(&gateway, &gateway.rig, "-tls1_3");
     assert!(resumes(&gateway, &gateway.rig, "-tls1_3"));
@@ -132,7 +132,7 @@ fn a_secret_that_is_replaced_ends_what_it_has_sealed() {
     assert!(resumes(&gateway, &gateway.rig, "-tls1_3"));
 }
 
-/// Its tokens have the secret: it never leaves them, and any host with the same tokens' keys has it.
+/// The secret never leaves the tokens. A host with the same keys in its tokens has the same secret.
 #[test]
 fn a_key_of_the_pool_outlives_a_restart() {
     let lines = "ticket_secret = \"pkcs11:object=tickets\"";
@@ -160,7 +160,7 @@ fn a_key_of_the_pool_outlives_a_restart() {
 }
 
 #[test]
-fn a_secret_that_is_none_is_refused_at_the_start() {
+fn an_invalid_secret_is_refused_at_the_start() {
     let cases = [
         ("600", "short", "less than 32 bytes"),
         ("644", "0123456789abcdef0123456789abcdef", "chmod 600"),

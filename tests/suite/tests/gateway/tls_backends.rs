@@ -1,4 +1,4 @@
-//! Backends that speak TLS: their certificates are verified.
+//! Backends with TLS: their certificates are verified.
 
 use std::fs;
 use std::io::{BufReader, Write};
@@ -20,7 +20,7 @@ pub fn believing(file: &Path) -> String {
 }
 
 #[test]
-fn a_backend_in_tls_is_asked() {
+fn requests_go_to_a_backend_with_tls() {
     let folder = tempfile::tempdir().expect("a folder");
     let nginx = Nginx::start(folder.path());
     let gateway = in_front_of_nginx(&nginx, &believing(&nginx.certificate()));
@@ -43,7 +43,7 @@ pub fn certify(folder: &Path, name: &str) {
         .ok();
 }
 
-/// Answers the one request of each connection with the name that the handshake was for.
+/// Answers the only request of each connection with the server name of the handshake.
 fn says_its_name(folder: &Path) -> impl Fn(TcpStream) + Send + Sync + 'static {
     let mut tls = SslAcceptor::mozilla_intermediate_v5(SslMethod::tls()).expect("TLS");
     let [certificate, key] = ["cert.pem", "key.pem"].map(|name| folder.join(name));
@@ -66,7 +66,7 @@ fn says_its_name(folder: &Path) -> impl Fn(TcpStream) + Send + Sync + 'static {
 }
 
 #[test]
-fn the_name_in_the_url_is_the_one_that_counts() {
+fn the_certificate_has_to_match_the_name_in_the_url() {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, port) = (folder.path(), |at: &str| at.replace("127.0.0.1:", ""));
     for (name, good, bad) in [
@@ -96,7 +96,7 @@ fn the_name_in_the_url_is_the_one_that_counts() {
 }
 
 #[test]
-fn a_backend_that_nobody_vouches_for_is_not_asked_and_told_once() {
+fn a_backend_with_an_untrusted_certificate_gets_no_request() {
     let folder = tempfile::tempdir().expect("a folder");
     let nginx = Nginx::start(folder.path());
     let stranger = in_front_of_nginx(&nginx, "");

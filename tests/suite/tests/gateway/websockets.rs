@@ -1,4 +1,4 @@
-//! WebSocket, over HTTP/1.1 and HTTP/2, to backends that know it from HTTP/1.1 alone.
+//! WebSocket over HTTP/1.1 and HTTP/2. The backends speak HTTP/1.1.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -18,7 +18,7 @@ use crate::rig::{BOTH, Gateway};
 /// `:status 200` (RFC 7541, appendix A).
 const AGREED: u8 = 0x88;
 
-/// Agrees to WebSocket (RFC 6455, section 4.2.2); then `say` has the word that it hears.
+/// Accepts a WebSocket (RFC 6455, section 4.2.2), reads five bytes and passes them to `say`.
 fn websocket(mut stream: TcpStream, say: impl Fn(&mut TcpStream, [u8; 5])) {
     let mut reader = BufReader::new(stream.try_clone().expect("a copy"));
     let mut text = String::new();
@@ -47,7 +47,7 @@ fn websocket(mut stream: TcpStream, say: impl Fn(&mut TcpStream, [u8; 5])) {
     say(&mut stream, word);
 }
 
-/// Says everything twice.
+/// Sends the word twice.
 fn twice(stream: &mut TcpStream, word: [u8; 5]) {
     stream.write_all(&[word, word].concat()).expect("a client");
 }
@@ -57,7 +57,7 @@ const ASK: &str = "GET /chat HTTP/1.1\r\nHost: a.test\r\nConnection: keep-alive,
     Sec-WebSocket-Version: 13\r\n\r\nhello";
 
 #[test]
-fn a_websocket_passes_through() {
+fn a_websocket_is_relayed() {
     let gateway = in_front_of("http", &backend(|stream| websocket(stream, twice)), "");
     let said = gateway.s_client("-quiet -alpn http/1.1", ASK);
     assert!(said.contains("101 Switching Protocols"), "{said}");
@@ -66,7 +66,7 @@ fn a_websocket_passes_through() {
 }
 
 #[test]
-fn a_websocket_is_one_of_the_connections_as_long_as_it_is_there() {
+fn a_websocket_counts_as_a_connection() {
     let (tell, told) = mpsc::channel();
     let (go, gone) = mpsc::channel();
     let gone = Mutex::new(gone);
@@ -90,9 +90,9 @@ fn a_websocket_is_one_of_the_connections_as_long_as_it_is_there() {
     });
 }
 
-/// Both ends only wait for the other one.
+/// Both ends only wait for each other.
 #[test]
-fn a_websocket_over_which_nothing_passes_is_ended() {
+fn an_idle_websocket_is_closed() {
     let (tell, told) = mpsc::channel();
     let address = backend(move |stream| {
         websocket(stream, |stream, word| {
@@ -107,9 +107,9 @@ fn a_websocket_over_which_nothing_passes_is_ended() {
     assert!(told.recv_timeout(PATIENCE).expect("an end"));
 }
 
-/// It is not idle while nobody says anything.
+/// A WebSocket does not count as idle while nothing is sent.
 #[test]
-fn a_websocket_passes_over_http2() {
+fn a_websocket_is_relayed_over_http2() {
     let slow = Duration::from_millis(2500);
     let address = backend(move |stream| {
         websocket(stream, |stream, word| {
@@ -132,9 +132,9 @@ fn a_websocket_passes_over_http2() {
     );
 }
 
-/// Success would say that the stream is a WebSocket.
+/// Any success status would tell the client that the stream is a WebSocket.
 #[test]
-fn what_is_no_websocket_is_none_over_http2() {
+fn a_failed_upgrade_over_http2_is_no_success() {
     let wrong = backend(|mut stream| {
         head(&mut BufReader::new(stream.try_clone().expect("a copy")));
         let agreed = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
@@ -155,9 +155,9 @@ fn what_is_no_websocket_is_none_over_http2() {
     }
 }
 
-/// A request for another protocol goes on as one of HTTP/1.1 (RFC 9110, section 7.8).
+/// A request for a protocol that is not allowed is handled as plain HTTP/1.1 (RFC 9110, section 7.8).
 #[test]
-fn a_connection_becomes_what_its_site_allows_and_nothing_else() {
+fn only_allowed_protocols_are_upgraded() {
     let ask = |protocol: &str| {
         let lines = format!("Connection: Upgrade, close\r\nUpgrade: {protocol}\r\n");
         format!("GET / HTTP/1.1\r\nHost: a.test\r\n{lines}\r\nhello")
@@ -183,7 +183,7 @@ fn a_connection_becomes_what_its_site_allows_and_nothing_else() {
             );
             stream.write_all(answer.as_bytes()).expect("a client");
             let mut word = [0; 5];
-            // There is none where the answer was not what the client had asked for.
+            // None comes if the answer named another protocol.
             if reader.read_exact(&mut word).is_ok() {
                 twice(&mut stream, word);
             }

@@ -4,10 +4,10 @@
 mod bursts;
 mod handshakes;
 mod nginx;
+mod request_latencies;
 mod siege;
-mod slow;
-mod steady;
-mod waiting;
+mod slow_tokens;
+mod waiting_handshakes;
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -21,8 +21,8 @@ use hsmux_token::Result;
 pub use bursts::bursts;
 pub use handshakes::{handshakes, resumed};
 pub use siege::one_user;
-pub use slow::slow_tokens;
-pub use waiting::ten_thousand;
+pub use slow_tokens::slow_tokens;
+pub use waiting_handshakes::ten_thousand;
 
 /// Every site's page.
 const PAGE: &str = "hello, world\n";

@@ -57,7 +57,7 @@ pub fn bursts(effort: Effort) -> Result<(Report, Vec<Fact>)> {
     preparing(&format!(
         "a gateway over {most} cards with the published times"
     ));
-    let gateway_on_cards = OnCards::start(most);
+    let gateway_on_cards = CardGateway::start(most);
     let mut turns = Turns::new(STEPS.iter().flat_map(|_| KEYS.map(|_| effort.burst)));
     let (mut rows, mut goals, mut facts) = (Vec::new(), Vec::new(), Vec::new());
     let mut serving = most;
@@ -131,13 +131,13 @@ fn published(key: &str, cards: usize) -> impl Iterator<Item = (String, Vec<Measu
 }
 
 /// A gateway whose daemon has cards as members.
-struct OnCards {
+struct CardGateway {
     // Its daemon ends before the cards do.
     gateway: Gateway,
     _cards: Cards,
 }
 
-impl OnCards {
+impl CardGateway {
     fn start(count: usize) -> Self {
         let keys = [("EC:prime256v1", "10", "ec"), ("rsa:2048", "11", "rsa")];
         let mut pool = CardPool::prepare(count, &Timing::SmartCardHsm, &keys);

@@ -23,7 +23,7 @@ const TRIES: usize = 3;
 
 /// The output of siege.
 #[derive(Deserialize)]
-struct Said {
+struct SiegeOutput {
     transactions: u64,
     elapsed_time: f64,
     transaction_rate: f64,
@@ -80,7 +80,7 @@ fn siege(rig: &Rig, url: &str, time: Duration) -> Result<Measurement> {
             .args(&format!("-b -c1 -t{}S {url}", time.as_secs()))
             .finish();
         let begin = done.out.find('{')?;
-        serde_json::from_str::<Said>(&done.out[begin..]).ok()
+        serde_json::from_str::<SiegeOutput>(&done.out[begin..]).ok()
     };
     let said = (0..TRIES).find_map(|_| run());
     let said =
