@@ -106,12 +106,12 @@ impl Conversation for ApplicationConnection {
             Call::Estimates(keys)
                 if settings.clients == Clients::Gateway && keys.len() <= ESTIMATED =>
             {
-                let pool = &session.application.service.shared.pool;
+                let pool = &context.application.service.shared.pool;
                 let estimates = keys.iter().map(|key| pool.estimate(key)).collect();
-                answer.send(&session.reply(Answer::Estimates(estimates)));
+                answer.send(&context.reply(Answer::Estimates(estimates)));
             }
             Call::Estimates(_) => {
-                session.refuse("that is for services, and for so many keys at once", answer)
+                context.refuse("that is for services, and for so many keys at once", answer)
             }
             Call::Objects | Call::Start(_) | Call::Look | Call::Pace => {
                 context.refuse("that is for workers", answer);

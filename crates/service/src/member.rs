@@ -155,7 +155,7 @@ impl Connector for DaemonConnector {
         Ok(now.mechanisms != was.mechanisms || now.lanes.clamp(1, LANES) != was.lanes)
     }
 
-    fn scout(&self) -> Result<Arc<dyn Token>> {
+    fn connect_probe(&self) -> Result<Arc<dyn Token>> {
         Ok(self.newest()?)
     }
 }

@@ -32,7 +32,6 @@ mod wait_estimate_tests;
 use std::time::{Duration, Instant};
 
 use hsmux_token::Error;
-pub use key_capacity::KeyCapacity;
 pub use load::DEEPEST;
 use load::Load;
 pub(crate) use load::{Capacity, RunOutcome};

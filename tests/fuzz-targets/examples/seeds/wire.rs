@@ -1,8 +1,8 @@
 //! Streams of frames, of either direction.
 
 use hsmux_token::{
-    Class, Error, Estimate, Kind, Made, Mechanism, Object, ObjectRef, Operation, Outcome, Room,
-    Secret, Seen, SessionObject, Snapshot, Times, TokenInfo, Verb,
+    Class, Error, Estimate, KeyCapacity, Kind, Made, Mechanism, Object, ObjectRef, Operation,
+    Outcome, Secret, Seen, SessionObject, Snapshot, Times, TokenInfo, Verb,
 };
 use hsmux_wire::frame::encode_reply;
 use hsmux_wire::{Answer, Call, Hello, Reply, View, Welcome};
@@ -102,7 +102,7 @@ fn replies() {
         Answer::Linked(info, 2),
         Answer::Estimates(vec![Estimate {
             members: [1, 0, 0, 0],
-            room: Room {
+            capacity: KeyCapacity {
                 uses: 2,
                 members: 1,
             },
