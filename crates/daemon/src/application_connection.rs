@@ -111,7 +111,7 @@ impl Conversation for ApplicationConnection {
                 answer.send(&context.reply(Answer::Estimates(estimates)));
             }
             Call::Estimates(_) => {
-                context.refuse("that is for services, and for so many keys at once", answer)
+                context.refuse("that is for services, and for so many keys at once", answer);
             }
             Call::Objects | Call::Start(_) | Call::Look | Call::Pace => {
                 context.refuse("that is for workers", answer);

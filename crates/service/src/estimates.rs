@@ -112,7 +112,7 @@ impl EstimateCache {
             }
             let keys: Vec<_> = state.keys.iter().copied().collect();
             drop(state);
-            match self.connector.estimates(keys) {
+            match self.connector.estimates(&keys) {
                 Ok(estimates) => self
                     .snapshot
                     .store(Arc::new(EstimateSnapshot::new(estimates))),

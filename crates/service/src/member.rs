@@ -57,7 +57,7 @@ pub(crate) struct DaemonConnector {
 
 impl DaemonConnector {
     /// Estimates for these keys as of now.
-    pub fn estimates(&self, keys: Vec<ObjectId>) -> Result<HashMap<ObjectId, Estimate>> {
+    pub fn estimates(&self, keys: &[ObjectId]) -> Result<HashMap<ObjectId, Estimate>> {
         let token = self.newest()?;
         let mut estimates = HashMap::with_capacity(keys.len());
         for keys in keys.chunks(ESTIMATED) {

@@ -80,6 +80,7 @@ fn before_the_last(keys: impl Fn(&ClientSession, usize) -> ObjectRef) -> usize {
                 data: vec![7; 32].into(),
             };
             sessions[owner].submit(Batch::from_iter([Request {
+                behalf: None,
                 operation,
                 deadline: in_seconds(60),
                 done: Done::new(move |result| {
