@@ -26,7 +26,7 @@ impl ConnectionContext {
     fn may_go_direct(&self, key: ObjectId) -> Result<()> {
         let service = &self.application.service;
         let (shared, settings) = (&service.shared, service.settings.load());
-        if !settings.listener.direct || settings.clients.is_pool() {
+        if !settings.hands_over() {
             return Err(refused("this listener does not hand over"));
         }
         if shared.audit.wants_uses() || shared.traces.are_made() {

@@ -186,7 +186,7 @@ impl Service for ListenerService {
 
     fn hands_over(&self) -> bool {
         let settings = self.service.settings.load();
-        settings.listener.direct && !settings.clients.is_pool()
+        settings.hands_over()
     }
 
     fn open(&self, peer: Peer, hello: &Hello) -> Result<Arc<dyn Conversation>> {

@@ -79,7 +79,7 @@ impl Settings {
             keys: Vec::new(),
             broker_keys: false,
             read_only: true,
-            direct: false,
+            direct: true,
             login: Login::Peer,
             pin: None,
         };
@@ -87,6 +87,11 @@ impl Settings {
             clients: Clients::Gateway,
             ..Self::new(config, &listener)
         }
+    }
+
+    /// True if workers may serve its connections directly.
+    pub fn hands_over(&self) -> bool {
+        self.listener.direct && self.clients != Clients::Host
     }
 
     /// The same listener, taken out of service.

@@ -2,11 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use hsmux_token::{Error, Estimate, KeyCapacity, Kind, Members, ObjectId, Result};
+use hsmux_wire::Backoff;
 use parking_lot::{Condvar, Mutex};
 
 use crate::member::DaemonConnector;
@@ -16,6 +17,12 @@ const INTERVAL: Duration = Duration::from_millis(50);
 
 /// An older estimate says nothing about the time.
 const GOOD_FOR: Duration = Duration::from_secs(1);
+
+/// Uses of a key within [`INTERVAL`] that make direct connections worth it.
+const WORTH: u32 = 16;
+
+/// The most direct connections for one key.
+const MOST_DIRECT: usize = 32;
 
 /// Estimates of the keys that the service has used. A thread asks the daemon for them while they are used.
 pub struct Estimates(Arc<EstimateCache>);
@@ -37,8 +44,21 @@ struct UsedKeys {
 
 struct EstimateSnapshot {
     at: Instant,
-    of_keys: HashMap<ObjectId, Estimate>,
+    of_keys: HashMap<ObjectId, UsedKey>,
     capacities: HashMap<Members, KeyCapacity>,
+}
+
+/// The direct connections of a key.
+#[derive(Default)]
+struct Direct {
+    since: Option<Instant>,
+    backoff: Backoff,
+}
+
+struct UsedKey {
+    estimate: Estimate,
+    /// Uses since the estimate was made.
+    uses: AtomicU32,
 }
 
 impl Estimates {
@@ -62,7 +82,10 @@ impl Estimates {
     pub fn of(&self, key: &ObjectId) -> Estimate {
         let cache = &self.0;
         let snapshot = cache.snapshot.load();
-        let estimate = snapshot.of_keys.get(key).copied();
+        let estimate = snapshot.of_keys.get(key).map(|used| {
+            used.uses.fetch_add(1, Ordering::Relaxed);
+            used.estimate
+        });
         if estimate.is_none() {
             cache.state.lock().keys.insert(*key);
         }
@@ -104,6 +127,7 @@ impl Drop for Estimates {
 
 impl EstimateCache {
     fn keep_current(&self) {
+        let mut direct = HashMap::new();
         let mut state = self.state.lock();
         while !state.has_ended {
             if !self.is_wanted.swap(false, Ordering::AcqRel) {
@@ -112,6 +136,7 @@ impl EstimateCache {
             }
             let keys: Vec<_> = state.keys.iter().copied().collect();
             drop(state);
+            self.connect_directly(&mut direct);
             match self.connector.estimates(&keys) {
                 Ok(estimates) => self
                     .snapshot
@@ -124,6 +149,31 @@ impl EstimateCache {
         }
     }
 
+    /// Asks for direct connections for keys that are used often.
+    fn connect_directly(&self, direct: &mut HashMap<ObjectId, Direct>) {
+        for (key, used) in &self.snapshot.load().of_keys {
+            let is_worth_it = used.uses.load(Ordering::Relaxed) >= WORTH;
+            if !is_worth_it || self.connector.is_used_directly(key) {
+                continue;
+            }
+            let direct = direct.entry(*key).or_default();
+            if let Some(since) = direct.since.take() {
+                direct.backoff.ended(since.elapsed());
+            }
+            if !direct.backoff.is_over() {
+                continue;
+            }
+            let count = used.estimate.capacity.uses.min(MOST_DIRECT);
+            match self.connector.connect_directly(*key, count) {
+                Ok(()) => direct.since = Some(Instant::now()),
+                Err(error) => {
+                    tracing::debug!(%error, %key, "no direct connections");
+                    direct.backoff.fail();
+                }
+            }
+        }
+    }
+
     /// The default, for unknown keys and members: all that the daemon takes at once.
     fn most(&self) -> KeyCapacity {
         KeyCapacity {
@@ -133,13 +183,20 @@ impl EstimateCache {
     }
 }
 
+impl UsedKey {
+    fn new((key, estimate): (ObjectId, Estimate)) -> (ObjectId, Self) {
+        let uses = AtomicU32::new(0);
+        (key, Self { estimate, uses })
+    }
+}
+
 impl EstimateSnapshot {
     fn new(of_keys: HashMap<ObjectId, Estimate>) -> Self {
         let estimates = of_keys.values();
         Self {
             at: Instant::now(),
             capacities: estimates.map(|of| (of.members, of.capacity)).collect(),
-            of_keys,
+            of_keys: of_keys.into_iter().map(UsedKey::new).collect(),
         }
     }
 }

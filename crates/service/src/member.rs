@@ -33,10 +33,14 @@ pub fn pool(daemon: &Arc<Daemon>, reactor: &Arc<Reactor>) -> Result<(Arc<Pool>, 
         answers: None,
         ..Options::from(&*daemon.config())
     };
+    let mut client = [0; 16];
+    getrandom::fill(&mut client)
+        .map_err(|e| Error::pool(Kind::Environment, format!("no random bytes: {e}")))?;
     let connector = Arc::new(DaemonConnector {
         daemon: Arc::clone(daemon),
         reactor: Arc::clone(reactor),
         newest: Mutex::default(),
+        client,
     });
     let seat = Seat {
         name: NAME.to_owned(),
@@ -53,6 +57,8 @@ pub(crate) struct DaemonConnector {
     daemon: Arc<Daemon>,
     reactor: Arc<Reactor>,
     newest: Mutex<Weak<RemoteToken>>,
+    /// This process's name for the daemon ([`Hello::client`]).
+    client: [u8; 16],
 }
 
 impl DaemonConnector {
@@ -67,6 +73,26 @@ impl DaemonConnector {
         Ok(estimates)
     }
 
+    /// True if uses of the key take direct connections.
+    pub fn is_used_directly(&self, key: &ObjectId) -> bool {
+        self.newest().is_ok_and(|token| token.is_used_directly(key))
+    }
+
+    /// Asks for up to this many direct connections for uses of the key. An error: the daemon grants none.
+    pub fn connect_directly(&self, key: ObjectId, count: usize) -> Result<()> {
+        let token = self.newest()?;
+        let mut connections = Vec::with_capacity(count);
+        for _ in 0..count {
+            let (stream, version) = self.open()?;
+            match decode_reply(version, &ask(&stream, &Call::HandOver(key))?.into())?.answer {
+                Answer::Done => connections.push(stream),
+                Answer::Failed(error) if connections.is_empty() => return Err(error),
+                _ => break,
+            }
+        }
+        token.use_directly(key, connections)
+    }
+
     /// How many operations the daemon takes at once; 1 if there is no connection.
     pub fn lanes(&self) -> usize {
         let lanes = self.newest().map(|token| token.info().lanes);
@@ -79,12 +105,12 @@ impl DaemonConnector {
     }
 
     /// A connection after its greeting, and the agreed version of frames.
-    fn open(&self, client: [u8; 16]) -> Result<(Unshared<UnixStream>, u16)> {
+    fn open(&self) -> Result<(Unshared<UnixStream>, u16)> {
         let stream = Unshared::from(self.daemon.connect(ServiceClient::Service)?);
         let hello = Hello {
             oldest: *SPOKEN.start(),
             newest: *SPOKEN.end(),
-            client,
+            client: self.client,
             program: std::env::args().next_back().unwrap_or_default(),
         };
         match decode(ask(&stream, &hello)?)? {
@@ -104,10 +130,7 @@ fn ask(over: &Unshared<UnixStream>, message: &impl Message) -> Result<Vec<u8>> {
 
 impl Connector for DaemonConnector {
     fn connect(&self) -> Result<Arc<dyn Token>> {
-        let mut client = [0; 16];
-        getrandom::fill(&mut client)
-            .map_err(|e| Error::pool(Kind::Environment, format!("no random bytes: {e}")))?;
-        let (admin, version) = self.open(client)?;
+        let (admin, version) = self.open()?;
         let info = match decode_reply(version, &ask(&admin, &Call::Info)?.into())?.answer {
             Answer::Info(info) => info,
             Answer::Failed(error) => return Err(error),
@@ -117,14 +140,14 @@ impl Connector for DaemonConnector {
             lanes: info.lanes.clamp(1, LANES),
             ..info
         };
-        let lanes = (0..info.lanes).map(|_| Ok(self.open(client)?.0));
+        let lanes = (0..info.lanes).map(|_| Ok(self.open()?.0));
         let token = RemoteToken::start(
             Arc::clone(&self.reactor),
             Link {
                 name: NAME.to_owned(),
                 version,
                 lanes: lanes.collect::<Result<_>>()?,
-                admin,
+                admin: Some(admin),
                 depth: 1,
                 keeper: Box::new(()),
                 info,

@@ -189,7 +189,7 @@ fn daemon(callers: usize, lanes: usize) {
         lanes: (0..lanes)
             .map(|_| spawn_lane(&mut children).into())
             .collect(),
-        admin: spawn_lane(&mut children).into(),
+        admin: Some(spawn_lane(&mut children).into()),
         depth: 2,
         keeper: Box::new(()),
     };

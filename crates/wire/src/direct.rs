@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hsmux_token::sync::Mutex;
-use hsmux_token::{Error, Kind, Operation, Result, Token};
+use hsmux_token::{Error, Kind, ObjectId, Operation, Params, Result, Token};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 pub use line::Handed;
@@ -24,6 +24,9 @@ use crate::vigil::Vigil;
 
 /// The longest frame of such a connection: what is longer goes through the daemon.
 pub(crate) const LONGEST: usize = 32 << 10;
+
+/// Upper bound of the bytes in a frame besides its data.
+const AROUND: usize = 4 << 10;
 
 /// Read at once: a whole frame, or of two that hear a connection each would have a part.
 const CHUNK: usize = LONGEST + 4;
@@ -88,6 +91,17 @@ fn is_over(time: &mut Option<Instant>) -> bool {
 /// The CPU that this thread is on, as far as it may be said: it may be on another one at once.
 pub(crate) fn processor() -> u32 {
     rustix::thread::sched_getcpu() as u32
+}
+
+/// The key, if the operation is a use of a token's key that fits on such a connection.
+pub(crate) fn key_of_short_use(operation: &Operation) -> Option<ObjectId> {
+    let (_, key, mechanism, data) = operation.key_use()?;
+    let params = match &mechanism.params {
+        Params::Bytes(bytes) => bytes.len(),
+        Params::Gcm(gcm) => gcm.aad.len(),
+        _ => 0,
+    };
+    (data.len() + params + AROUND < LONGEST).then_some(key)
 }
 
 impl Direct {

@@ -6,6 +6,7 @@
 //! - [`ServiceLink`] connects a daemon with a service that is a process of its own.
 
 mod accept;
+mod backoff;
 mod budget;
 mod caller;
 mod client;
@@ -30,6 +31,7 @@ mod vigil;
 mod wipe;
 
 pub use accept::{Entrance, Listening};
+pub use backoff::Backoff;
 pub use client::{Client, VerifyServer};
 pub use connection::{Broken, Connection, decode};
 pub use cork::together;

@@ -101,7 +101,7 @@ impl ProcessConnector {
                 info: started.info,
                 version: started.version,
                 lanes: started.lanes,
-                admin: started.admin,
+                admin: Some(started.admin),
                 depth: match self.order {
                     Order::Module(_) => DEPTH,
                     Order::Link(_) => DEPTH_OF_LINKS,

@@ -4,25 +4,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hsmux_token::sync::Mutex;
-use hsmux_token::{ObjectId, Params, Scope};
+use hsmux_token::{ObjectId, Scope};
 
 use super::{Client, Line, MAX_IDLE};
+use crate::backoff::Backoff;
 use crate::connection::Connection;
-use crate::direct::{LONGEST, processor};
+use crate::direct::{key_of_short_use, processor};
 use crate::{Answer, Call, Reply, frame};
 
 /// Uses of one key in a row before a direct connection is asked for.
 const WORTH: u32 = 16;
 
-/// Upper bound of the bytes in a frame besides its data.
-const AROUND: usize = 4 << 10;
-
 /// A use that takes longer is repeated at the daemon, which handles a worker that hangs.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// Back-off after a refusal or after the end of a direct connection; it doubles each time.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Idle direct connections, and the state that decides about asking for another.
 #[derive(Default)]
@@ -47,8 +41,7 @@ struct Handed {
 struct Usual {
     key: Option<ObjectId>,
     count: u32,
-    pause: Duration,
-    not_before: Option<Instant>,
+    backoff: Backoff,
 }
 
 impl Direct {
@@ -83,7 +76,7 @@ impl Direct {
             usual.count = 0;
         }
         usual.count += 1;
-        if usual.count < WORTH || usual.not_before.is_some_and(|time| Instant::now() < time) {
+        if usual.count < WORTH || !usual.backoff.is_over() {
             return false;
         }
         usual.count = 0;
@@ -91,20 +84,12 @@ impl Direct {
     }
 
     fn pause(&self) {
-        let mut usual = self.usual.lock();
-        usual.pause = (2 * usual.pause).clamp(FIRST_PAUSE, LONGEST_PAUSE);
-        usual.not_before = Some(Instant::now() + usual.pause);
+        self.usual.lock().backoff.fail();
     }
 
     /// A direct connection has ended after this time.
     fn ended(&self, lived: Duration) {
-        let mut usual = self.usual.lock();
-        // It lasted longer than the back-off: start again with the shortest.
-        if lived > usual.pause {
-            usual.pause = Duration::ZERO;
-        }
-        drop(usual);
-        self.pause();
+        self.usual.lock().backoff.ended(lived);
     }
 }
 
@@ -181,13 +166,7 @@ fn short_use(call: &Call) -> Option<ObjectId> {
         return None;
     };
     let [item] = &items[..] else { return None };
-    let (_, key, mechanism, data) = item.operation.key_use()?;
-    let params = match &mechanism.params {
-        Params::Bytes(bytes) => bytes.len(),
-        Params::Gcm(gcm) => gcm.aad.len(),
-        _ => 0,
-    };
-    (data.len() + params + AROUND < LONGEST).then_some(key)
+    key_of_short_use(&item.operation)
 }
 
 fn blames_token(reply: &Reply) -> bool {

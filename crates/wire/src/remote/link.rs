@@ -59,8 +59,8 @@ pub struct Link {
     pub version: u16,
     /// One operation runs on each at a time; at most 65,000.
     pub lanes: Vec<Unshared<UnixStream>>,
-    /// For reading objects, so that this takes no lane.
-    pub admin: Unshared<UnixStream>,
+    /// For reading objects, so that this takes no lane. `None`: the lanes are for uses of keys only.
+    pub admin: Option<Unshared<UnixStream>>,
     /// How many operations a lane carries at most: they run one after the other, and those that wait
     /// together travel in one frame. What finds all lanes full waits here.
     pub depth: usize,

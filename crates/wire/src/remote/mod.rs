@@ -1,13 +1,14 @@
 //! A token at the other end of sockets: a worker process.
 
 mod board;
+mod direct;
 mod link;
 mod shared;
 
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use hsmux_token::fork::Unshared;
+use hsmux_token::sync::Mutex;
 use hsmux_token::{
     Batch, DirectConnection, Error, Estimate, Kind, ObjectId, Operation, Outcome, Pace, Result,
     Seen, Snapshot, Token, TokenInfo,
@@ -16,8 +17,9 @@ use hsmux_token::{
 use crate::connection::Connection;
 use crate::reactor::Reactor;
 use crate::{Answer, Call, KNOWS_BEGIN, frame};
+use direct::DirectTokens;
 pub use link::{Keeper, Link};
-use shared::Shared;
+use shared::{Admin, Shared};
 
 /// Reading all objects of a slow card takes seconds; longer than this is a hang.
 const OBJECTS_WITHIN: Duration = Duration::from_secs(120);
@@ -33,26 +35,42 @@ pub struct RemoteToken {
     shared: Arc<Shared>,
     reactor: Arc<Reactor>,
     objects_within: Duration,
+    direct: Arc<DirectTokens>,
 }
 
 impl RemoteToken {
     /// Takes the link into service.
-    pub fn start(reactor: Arc<Reactor>, link: Link) -> Result<Arc<Self>> {
+    pub fn start(reactor: Arc<Reactor>, mut link: Link) -> Result<Arc<Self>> {
         let failed =
             |error| Error::token(Kind::Environment, format!("cannot watch a lane: {error}"));
-        let hang_up = Unshared::make(|| link.admin.try_clone()).map_err(failed)?;
-        let shared = reactor.adopt(|watch| Shared::new(watch, link, hang_up));
+        let admin = link.admin.take().map(Admin::new);
+        let admin = admin.transpose().map_err(failed)?;
+        let shared = reactor.adopt(|watch| Shared::new(watch, link, admin));
         let token = Arc::new(Self {
             shared,
             reactor,
             objects_within: OBJECTS_WITHIN,
+            direct: Arc::default(),
         });
         token.shared.watch_all().map_err(failed)?;
         Ok(token)
     }
 
-    /// Asks over the administration's socket.
-    fn ask(&self, admin: &mut Connection, call: &Call) -> Result<Answer> {
+    /// Asks over the administration's socket, in turn.
+    fn ask(&self, call: &Call) -> Result<Answer> {
+        let admin = self.admin()?;
+        self.ask_over(&mut admin.lock(), call)
+    }
+
+    fn admin(&self) -> Result<&Mutex<Connection>> {
+        let admin = self.shared.admin.as_ref().ok_or_else(|| {
+            let message = format!("{} serves uses of keys only", self.shared.name);
+            Error::request(Kind::Unsupported, message)
+        })?;
+        Ok(&admin.connection)
+    }
+
+    fn ask_over(&self, admin: &mut Connection, call: &Call) -> Result<Answer> {
         if let Some(lost) = self.shared.board.lock().lost() {
             return Err(lost);
         }
@@ -76,7 +94,7 @@ impl RemoteToken {
 
     /// Asks the token for its information again. A pool's changes when it gets more members. Blocks.
     pub fn inquire(&self) -> Result<TokenInfo> {
-        match self.ask(&mut self.shared.admin.lock(), &Call::Info)? {
+        match self.ask(&Call::Info)? {
             Answer::Info(info) => Ok(info),
             other => Err(unexpected("what the token is", &other)),
         }
@@ -85,7 +103,7 @@ impl RemoteToken {
     /// What uses of these keys would have to wait for now, where the token is a pool that tells this client. Blocks.
     pub fn estimates(&self, keys: Vec<ObjectId>) -> Result<Vec<Estimate>> {
         let count = keys.len();
-        match self.ask(&mut self.shared.admin.lock(), &Call::Estimates(keys))? {
+        match self.ask(&Call::Estimates(keys))? {
             Answer::Estimates(estimates) if estimates.len() == count => Ok(estimates),
             other => Err(unexpected("an estimate for each key", &other)),
         }
@@ -112,14 +130,14 @@ impl Token for RemoteToken {
     }
 
     fn objects(&self) -> Result<Arc<Snapshot>> {
-        match self.ask(&mut self.shared.admin.lock(), &Call::Objects)? {
+        match self.ask(&Call::Objects)? {
             Answer::Objects(snapshot) => Ok(Arc::new(snapshot)),
             other => Err(unexpected("objects", &other)),
         }
     }
 
     fn look(&self) -> Result<Seen> {
-        match self.ask(&mut self.shared.admin.lock(), &Call::Look)? {
+        match self.ask(&Call::Look)? {
             Answer::Seen(seen) => Ok(seen),
             other => Err(unexpected("what was seen", &other)),
         }
@@ -127,10 +145,11 @@ impl Token for RemoteToken {
 
     /// Nothing while somebody reads the objects, which may take long.
     fn pace(&self) -> Vec<Pace> {
-        let Some(mut admin) = self.shared.admin.try_lock() else {
+        let admin = self.admin().ok().and_then(Mutex::try_lock);
+        let Some(mut admin) = admin else {
             return Vec::new();
         };
-        match self.ask(&mut admin, &Call::Pace) {
+        match self.ask_over(&mut admin, &Call::Pace) {
             Ok(Answer::Pace(pace)) => pace,
             // That the worker has ended is told otherwise.
             _ => Vec::new(),
@@ -141,7 +160,10 @@ impl Token for RemoteToken {
         if self.shared.version < KNOWS_BEGIN {
             batch = without_begin(batch);
         }
-        self.shared.submit(batch);
+        let batch = self.direct.submit(batch, &self.shared);
+        if !batch.is_empty() {
+            self.shared.submit(batch);
+        }
     }
 
     fn on_lost(&self, lost: Box<dyn FnOnce(Error) + Send>) {
@@ -180,6 +202,7 @@ impl Token for RemoteToken {
 
 impl Drop for RemoteToken {
     fn drop(&mut self) {
+        self.direct.end();
         self.shared.board.lock().forget_listeners();
         let error = Error::lost(format!("{} was let go", self.shared.name));
         self.shared.finish(&error);
@@ -229,7 +252,7 @@ mod tests {
             info: TokenInfo::default(),
             version: VERSION,
             lanes: vec![lane.into()],
-            admin: admin.into(),
+            admin: Some(admin.into()),
             depth: 1,
             keeper: Box::new(Killed(Arc::clone(&killed))),
         };

@@ -29,14 +29,28 @@ pub(super) struct Shared {
     pub info: Arc<TokenInfo>,
     pub version: u16,
     lanes: Box<[Lane]>,
-    pub admin: Mutex<Connection>,
-    /// The administration's socket again, to end it while somebody waits for its answer.
-    hang_up: Unshared<UnixStream>,
+    pub admin: Option<Admin>,
     pub keeper: Box<dyn Keeper>,
     pub board: Mutex<Board>,
     /// Held from the choice of a lane until its frame is written: answers come without a number, in
     /// the order of the frames. Locked before the board, never while somebody is told something.
     writing: Mutex<()>,
+}
+
+/// The connection for everything but operations.
+pub(super) struct Admin {
+    pub connection: Mutex<Connection>,
+    /// The same socket, to end it while a thread waits for its answer.
+    hang_up: Unshared<UnixStream>,
+}
+
+impl Admin {
+    pub fn new(stream: Unshared<UnixStream>) -> std::io::Result<Self> {
+        Ok(Self {
+            hang_up: Unshared::make(|| stream.try_clone())?,
+            connection: Mutex::new(Connection::new(stream)),
+        })
+    }
 }
 
 /// Why a frame was not written.
@@ -53,7 +67,7 @@ struct Lane {
 }
 
 impl Shared {
-    pub fn new(watch: Watch, link: Link, hang_up: Unshared<UnixStream>) -> Self {
+    pub fn new(watch: Watch, link: Link, admin: Option<Admin>) -> Self {
         let lane = |(tag, stream)| Lane {
             outlet: Outlet::new(stream, tag),
             inbox: Mutex::default(),
@@ -65,8 +79,7 @@ impl Shared {
             info: Arc::new(link.info),
             version: link.version,
             lanes: (0..PEER).zip(link.lanes).map(lane).collect(),
-            admin: Mutex::new(Connection::new(link.admin)),
-            hang_up,
+            admin,
             keeper: link.keeper,
             writing: Mutex::default(),
         }
@@ -213,7 +226,9 @@ impl Shared {
         for lane in &self.lanes {
             let _ = lane.outlet.stream().shutdown(Shutdown::Both);
         }
-        let _ = self.hang_up.shutdown(Shutdown::Both);
+        if let Some(admin) = &self.admin {
+            let _ = admin.hang_up.shutdown(Shutdown::Both);
+        }
         if self.keeper.ended().is_none() {
             self.watch.end();
         }

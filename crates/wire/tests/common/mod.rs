@@ -123,7 +123,7 @@ fn start_in(
         info: TokenInfo::default(),
         version,
         lanes: lanes.into_iter().map(Into::into).collect(),
-        admin: admin.into(),
+        admin: Some(admin.into()),
         depth,
         keeper,
     };

@@ -1,0 +1,149 @@
+//! Direct connections of a token that is a pool: its workers serve uses of one key on them.
+
+use std::collections::HashMap;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use hsmux_token::fork::Unshared;
+use hsmux_token::sync::Mutex;
+use hsmux_token::{
+    Batch, Done, Error, Kind, ObjectId, Outcome, Request, Result, Scope, Token, TokenInfo,
+};
+
+use super::shared::Shared;
+use super::{Link, RemoteToken};
+use crate::direct::key_of_short_use;
+
+/// A use that takes longer is repeated at the pool, which handles a worker that hangs.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The direct connections, by key.
+#[derive(Default)]
+pub(super) struct DirectTokens {
+    exist: AtomicBool,
+    of_keys: Mutex<HashMap<ObjectId, Arc<RemoteToken>>>,
+}
+
+impl RemoteToken {
+    /// Sends uses of this key on these connections from now on, until one of them ends. The pool has handed them over.
+    pub fn use_directly(
+        &self,
+        key: ObjectId,
+        connections: Vec<Unshared<UnixStream>>,
+    ) -> Result<()> {
+        let lanes = u32::try_from(connections.len()).unwrap_or(u32::MAX);
+        let token = Self::start(
+            Arc::clone(&self.reactor),
+            Link {
+                name: format!("a worker of {}", self.shared.name),
+                info: TokenInfo {
+                    lanes,
+                    ..TokenInfo::clone(&self.shared.info)
+                },
+                version: self.shared.version,
+                lanes: connections,
+                admin: None,
+                depth: 1,
+                keeper: Box::new(()),
+            },
+        )?;
+        let direct = Arc::downgrade(&self.direct);
+        let of_token = Arc::downgrade(&token);
+        self.direct.put(key, Arc::clone(&token));
+        token.on_lost(Box::new(move |error| {
+            tracing::debug!(%error, "direct connections have ended");
+            if let Some(direct) = direct.upgrade() {
+                direct.remove(&key, &of_token);
+            }
+        }));
+        Ok(())
+    }
+
+    /// True if uses of this key take direct connections.
+    pub fn is_used_directly(&self, key: &ObjectId) -> bool {
+        self.direct.of_keys.lock().contains_key(key)
+    }
+}
+
+impl DirectTokens {
+    /// Submits uses of keys that have direct connections. Returns all other requests.
+    pub fn submit(&self, batch: Batch, pool: &Arc<Shared>) -> Batch {
+        if !self.exist.load(Ordering::Acquire) {
+            return batch;
+        }
+        batch
+            .into_iter()
+            .filter_map(|request| match self.token_for(&request) {
+                None => Some(request),
+                Some(token) => {
+                    token.submit(Batch::from_iter([with_fallback(request, pool)]));
+                    None
+                }
+            })
+            .collect()
+    }
+
+    fn token_for(&self, request: &Request) -> Option<Arc<RemoteToken>> {
+        let key = key_of_short_use(&request.operation)?;
+        self.of_keys.lock().get(&key).cloned()
+    }
+
+    fn put(&self, key: ObjectId, token: Arc<RemoteToken>) {
+        let before = self.of_keys.lock().insert(key, token);
+        self.exist.store(true, Ordering::Release);
+        // Dropped without the lock: its requests go on at the pool.
+        drop(before);
+    }
+
+    fn remove(&self, key: &ObjectId, token: &Weak<RemoteToken>) {
+        let mut of_keys = self.of_keys.lock();
+        let is_it = |found: &Arc<RemoteToken>| std::ptr::eq(Arc::as_ptr(found), token.as_ptr());
+        let removed = of_keys
+            .get(key)
+            .is_some_and(is_it)
+            .then(|| of_keys.remove(key));
+        self.exist.store(!of_keys.is_empty(), Ordering::Release);
+        drop(of_keys);
+        drop(removed);
+    }
+
+    /// Ends all of them.
+    pub fn end(&self) {
+        let ended = std::mem::take(&mut *self.of_keys.lock());
+        drop(ended);
+    }
+}
+
+/// The request for a direct connection. If that fails, the pool gets it: uses may be repeated.
+fn with_fallback(request: Request, pool: &Arc<Shared>) -> Request {
+    let Request {
+        operation,
+        deadline,
+        behalf,
+        done,
+    } = request;
+    let (again, pool) = (operation.clone(), Arc::clone(pool));
+    let done = Done::new(move |result: Result<Outcome>| {
+        let is_for_pool = |error: &Error| {
+            error.scope() == Scope::Token
+                || error.kind() == Kind::Deadline && Instant::now() < deadline
+        };
+        if !result.as_ref().is_err_and(is_for_pool) {
+            return done.complete(result);
+        }
+        pool.submit(Batch::from_iter([Request {
+            operation: again,
+            deadline,
+            behalf,
+            done,
+        }]));
+    });
+    Request {
+        operation,
+        deadline: deadline.min(Instant::now() + PATIENCE),
+        behalf: None,
+        done,
+    }
+}

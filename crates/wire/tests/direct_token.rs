@@ -1,0 +1,171 @@
+//! A token that is a pool, with direct connections to its workers.
+
+mod common;
+
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use common::*;
+use hsmux_token::{
+    Batch, Error, Kind, Mechanism, ObjectId, Operation, Outcome, Result, Snapshot, Token,
+    TokenInfo, Verb, ck,
+};
+use hsmux_wire::{Direct, Handed, Reactor, RemoteToken, Supervisor, VERSION};
+
+/// Signs with its name. The data `fail` and `refuse` get an error.
+struct Named(&'static str);
+
+impl Token for Named {
+    fn info(&self) -> Arc<TokenInfo> {
+        Arc::default()
+    }
+
+    fn objects(&self) -> Result<Arc<Snapshot>> {
+        Echo.objects()
+    }
+
+    fn submit(&self, batch: Batch) {
+        for request in batch {
+            let result = self.execute(&request.operation, request.deadline);
+            request.done.complete(result);
+        }
+    }
+
+    fn execute(&self, operation: &Operation, _: Instant) -> Result<Outcome> {
+        let (_, _, _, data) = operation.key_use().expect("a use of a key");
+        match data {
+            b"fail" if self.0 != POOL => Err(Error::token(Kind::Vendor(ck::CKR_DEVICE_ERROR), "")),
+            b"refuse" => Err(Error::request(Kind::Invalid, self.0)),
+            _ => Ok(Outcome::Bytes(self.0.as_bytes().to_vec().into())),
+        }
+    }
+}
+
+const POOL: &str = "the pool";
+const WORKER: &str = "the worker";
+
+struct Unwatched;
+
+impl Supervisor for Unwatched {
+    fn begin(&self) {}
+
+    fn end(&self, _: u64) -> Option<Instant> {
+        None
+    }
+
+    fn rest(&self) {}
+}
+
+fn pool() -> Arc<RemoteToken> {
+    let token: Arc<dyn Token> = Arc::new(Named(POOL));
+    remote_of(&Reactor::start().unwrap(), 1, 1, &token)
+}
+
+fn key() -> ObjectId {
+    ObjectId::of_certificate(b"a key")
+}
+
+/// A worker that serves direct connections.
+struct Worker {
+    direct: Arc<Direct>,
+    thread: JoinHandle<()>,
+}
+
+impl Worker {
+    fn start() -> Self {
+        let direct = Arc::new(Direct::new(Arc::default()).unwrap());
+        let serving = Arc::clone(&direct);
+        let thread = thread::spawn(move || serving.serve(&Named(WORKER), &Unwatched).unwrap());
+        Self { direct, thread }
+    }
+
+    /// The client's end of a direct connection.
+    fn connection(&self, number: u64) -> UnixStream {
+        let (near, far) = UnixStream::pair().unwrap();
+        let handed = Handed::new(far, VERSION, key(), Arc::new(AtomicUsize::new(0))).unwrap();
+        let handed = Arc::new(handed);
+        self.direct.admit(number, handed, false, true).unwrap();
+        near
+    }
+
+    fn stop(self) {
+        self.direct.stop();
+        self.thread.join().unwrap();
+    }
+}
+
+fn signed_by(token: &RemoteToken, operation: &Operation) -> String {
+    match token.execute(operation, soon()).unwrap() {
+        Outcome::Bytes(name) => String::from_utf8(name.to_vec()).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn uses_of_its_key_take_direct_connections_until_these_end() {
+    let (pool, worker) = (pool(), Worker::start());
+    assert_eq!(signed_by(&pool, &sign(b"data")), POOL);
+    let connections = [1, 2].map(|number| worker.connection(number).into());
+    pool.use_directly(key(), connections.into()).unwrap();
+    assert!(pool.is_used_directly(&key()));
+    for _ in 0..5 {
+        assert_eq!(signed_by(&pool, &sign(b"data")), WORKER);
+    }
+    let long = sign(&[0; 40_000]);
+    assert_eq!(signed_by(&pool, &long), POOL, "too long for a worker");
+    let other = Operation::Use {
+        verb: Verb::Sign,
+        key: ObjectId::of_certificate(b"another key").into(),
+        mechanism: Mechanism::plain(ck::CKM_ECDSA),
+        data: b"data".to_vec().into(),
+    };
+    assert_eq!(signed_by(&pool, &other), POOL);
+
+    worker.stop();
+    assert_eq!(signed_by(&pool, &sign(b"data")), POOL);
+    let until = soon();
+    while pool.is_used_directly(&key()) {
+        assert!(Instant::now() < until, "its connections have ended");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn the_pool_repeats_what_a_worker_fails_and_nothing_else() {
+    let (pool, worker) = (pool(), Worker::start());
+    let connection = worker.connection(1).into();
+    pool.use_directly(key(), vec![connection]).unwrap();
+    assert_eq!(signed_by(&pool, &sign(b"fail")), POOL);
+    let refused = pool.execute(&sign(b"refuse"), soon()).unwrap_err();
+    assert_eq!(refused.to_string(), WORKER);
+    assert_eq!(signed_by(&pool, &sign(b"data")), WORKER);
+    worker.stop();
+}
+
+#[test]
+fn the_pool_repeats_a_use_whose_connection_ends() {
+    let pool = pool();
+    let (near, mut far) = UnixStream::pair().unwrap();
+    let worker = thread::spawn(move || far.read(&mut [0; 1000]).unwrap());
+    pool.use_directly(key(), vec![near.into()]).unwrap();
+    assert_eq!(signed_by(&pool, &sign(b"data")), POOL);
+    assert!(worker.join().unwrap() > 0, "the worker was asked first");
+}
+
+#[test]
+fn the_pool_repeats_a_use_that_takes_a_second() {
+    let pool = pool();
+    let (near, _far) = UnixStream::pair().unwrap();
+    pool.use_directly(key(), vec![near.into()]).unwrap();
+    let begun = Instant::now();
+    assert_eq!(signed_by(&pool, &sign(b"data")), POOL);
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_secs(1), "{took:?}");
+    let late = pool.execute(&sign(b"data"), Instant::now() + Duration::from_millis(50));
+    let late = late.unwrap_err();
+    assert_eq!(late.kind(), Kind::Deadline, "its own deadline is no reason");
+}
