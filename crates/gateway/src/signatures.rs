@@ -72,6 +72,11 @@ impl Signatures {
         })
     }
 
+    /// Learns how long uses of these keys wait. They are all that will be used. Blocks.
+    pub fn learn(&self, keys: impl Iterator<Item = ObjectId>) {
+        self.estimates.learn(keys.collect());
+    }
+
     /// Requests a signature by this key, in the client's turn.
     pub fn ask(
         self: &Arc<Self>,

@@ -83,6 +83,8 @@ impl SiteReader<'_> {
         for site in &self.section.sites {
             sites.add(&site.names, &Arc::new(self.site(&before, site)?));
         }
+        self.signatures
+            .learn(sites.keys.iter().map(|(key, _)| *key));
         Ok(sites)
     }
 
@@ -99,6 +101,8 @@ impl SiteReader<'_> {
                 }
             }
         }
+        self.signatures
+            .learn(sites.keys.iter().map(|(key, _)| *key));
         (sites, failed)
     }
 

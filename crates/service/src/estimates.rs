@@ -1,6 +1,6 @@
 //! Estimated waiting times for uses of keys, from the daemon.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ const WORTH: u32 = 16;
 /// The most direct connections for one key.
 const MOST_DIRECT: usize = 32;
 
-/// Estimates of the keys that the service has used. A thread asks the daemon for them while they are used.
+/// Estimates of the keys of a service. A thread asks the daemon for them while the keys are used.
 pub struct Estimates(Arc<EstimateCache>);
 
 struct EstimateCache {
@@ -32,13 +32,15 @@ struct EstimateCache {
     snapshot: ArcSwap<EstimateSnapshot>,
     /// Whether an estimate was wanted since the daemon was last asked.
     is_wanted: AtomicBool,
-    state: Mutex<UsedKeys>,
+    state: Mutex<EstimateState>,
+    /// Held from the choice of keys until their estimates are stored.
+    asking: Mutex<()>,
     wake: Condvar,
 }
 
 #[derive(Default)]
-struct UsedKeys {
-    keys: HashSet<ObjectId>,
+struct EstimateState {
+    keys: Vec<ObjectId>,
     has_ended: bool,
 }
 
@@ -68,6 +70,7 @@ impl Estimates {
             snapshot: ArcSwap::from_pointee(EstimateSnapshot::new(HashMap::new())),
             is_wanted: AtomicBool::new(false),
             state: Mutex::default(),
+            asking: Mutex::default(),
             wake: Condvar::new(),
         });
         let asking = Arc::clone(&cache);
@@ -78,7 +81,13 @@ impl Estimates {
         Ok(Self(cache))
     }
 
-    /// The estimate for a key. It is a default if the key is used for the first time.
+    /// Estimates uses of these keys from now on, and of no others. Blocks until there are estimates.
+    pub fn learn(&self, keys: Vec<ObjectId>) {
+        self.0.state.lock().keys = keys;
+        self.0.ask();
+    }
+
+    /// The estimate for a key. It is a default if the daemon has not answered yet.
     pub fn of(&self, key: &ObjectId) -> Estimate {
         let cache = &self.0;
         let snapshot = cache.snapshot.load();
@@ -86,9 +95,6 @@ impl Estimates {
             used.uses.fetch_add(1, Ordering::Relaxed);
             used.estimate
         });
-        if estimate.is_none() {
-            cache.state.lock().keys.insert(*key);
-        }
         if !cache.is_wanted.load(Ordering::Relaxed) && !cache.is_wanted.swap(true, Ordering::AcqRel)
         {
             // The lock ensures that the thread has either seen the flag or waits already.
@@ -134,18 +140,24 @@ impl EstimateCache {
                 self.wake.wait(&mut state);
                 continue;
             }
-            let keys: Vec<_> = state.keys.iter().copied().collect();
             drop(state);
             self.connect_directly(&mut direct);
-            match self.connector.estimates(&keys) {
-                Ok(estimates) => self
-                    .snapshot
-                    .store(Arc::new(EstimateSnapshot::new(estimates))),
-                Err(error) => tracing::debug!(%error, "no waiting times"),
-            }
+            self.ask();
             state = self.state.lock();
             self.wake
                 .wait_while_for(&mut state, |state| !state.has_ended, INTERVAL);
+        }
+    }
+
+    /// Asks for the estimates of all keys.
+    fn ask(&self) {
+        let _turn = self.asking.lock();
+        let keys = self.state.lock().keys.clone();
+        match self.connector.estimates(&keys) {
+            Ok(estimates) => self
+                .snapshot
+                .store(Arc::new(EstimateSnapshot::new(estimates))),
+            Err(error) => tracing::debug!(%error, "no waiting times"),
         }
     }
 

@@ -37,7 +37,7 @@ impl Token for Named {
 
     fn execute(&self, operation: &Operation, _: Instant) -> Result<Outcome> {
         let (_, _, _, data) = operation.key_use().expect("a use of a key");
-        match data {
+        match &data[..] {
             b"fail" if self.0 != POOL => Err(Error::token(Kind::Vendor(ck::CKR_DEVICE_ERROR), "")),
             b"refuse" => Err(Error::request(Kind::Invalid, self.0)),
             _ => Ok(Outcome::Bytes(self.0.as_bytes().to_vec().into())),
@@ -115,7 +115,7 @@ fn uses_of_its_key_take_direct_connections_until_these_end() {
     for _ in 0..5 {
         assert_eq!(signed_by(&pool, &sign(b"data")), WORKER);
     }
-    let long = sign(&[0; 40_000]);
+    let long = sign(&vec![0; 40_000]);
     assert_eq!(signed_by(&pool, &long), POOL, "too long for a worker");
     let other = Operation::Use {
         verb: Verb::Sign,
