@@ -79,7 +79,7 @@ impl Settings {
             keys: Vec::new(),
             broker_keys: false,
             read_only: true,
-            direct: true,
+            direct: config.listeners.iter().all(|listener| listener.direct),
             login: Login::Peer,
             pin: None,
         };

@@ -34,14 +34,17 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     }
 
     /// Estimates the time of a request for any of these seats, its own operation included. `before` requests that wait
-    /// elsewhere come first. `None` if no request waits for these seats alone, or if one of the seats has not shown its
-    /// speed lately: it may be faster than all others.
+    /// elsewhere come first. `None` in these cases:
+    ///
+    /// - No request waits for these seats alone.
+    /// - No seat is in service. One may be so soon.
+    /// - One of the seats has not shown its speed lately. It may be faster than all others.
     ///
     /// The estimate is rather too short than too long. It is the least of three: all seats together, the best seat
     /// alone, and the time at which the waiting requests reach their deadlines.
     pub fn wait_estimate(&self, able: &SeatSet, before: usize, now: Instant) -> Option<Duration> {
         let last = self.queue.latest_within(able);
-        if last.is_none() && before == 0 {
+        if last.is_none() && before == 0 || able.is_empty() {
             return None;
         }
         let (mut running, mut rate, mut alone) = (0.0, 0.0, f64::INFINITY);

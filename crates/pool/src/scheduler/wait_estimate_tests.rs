@@ -257,3 +257,12 @@ fn those_who_wait_for_a_moment_only_keep_nobody_away_for_longer() {
         "{wait_estimate:?}"
     );
 }
+
+#[test]
+fn without_a_seat_in_service_the_wait_is_unknown() {
+    let card = Card::known(ms(10));
+    let none = card.machine.wait_estimate(&SeatSet::EMPTY, 3, card.now);
+    assert_eq!(none, None);
+    let estimate = card.machine.estimate(&SeatSet::EMPTY, card.now);
+    assert_eq!(estimate.times, None);
+}

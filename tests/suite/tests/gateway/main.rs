@@ -10,6 +10,7 @@ mod bad_clients;
 mod balancer;
 mod challenges;
 mod client_load;
+mod direct_connections;
 mod early_data;
 mod early_refusal;
 mod file_cache;
