@@ -172,7 +172,7 @@ impl Token for ModuleToken {
         ModuleToken::make_ready(self, like)
     }
 
-    fn let_go(&self) {
+    fn discard_ready(&self) {
         self.expected.end_old(&self.sessions);
     }
 

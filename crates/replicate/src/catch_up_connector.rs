@@ -145,8 +145,8 @@ impl Token for MemberToken {
         self.token.hand_over(line)
     }
 
-    fn takes_lines(&self) -> bool {
-        self.token.takes_lines()
+    fn takes_connections(&self) -> bool {
+        self.token.takes_connections()
     }
 
     fn served_directly(&self) -> u64 {

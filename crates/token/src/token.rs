@@ -84,13 +84,13 @@ pub trait Token: Send + Sync {
     }
 
     /// Nothing waits, and an operation like this one may come next: what can be done before, is done now. Until
-    /// when it is kept, if anything was: then [`Self::let_go`] is to be called.
+    /// when it is kept, if anything was: then [`Self::discard_ready`] is to be called.
     fn make_ready(&self, _like: &Operation) -> Option<Instant> {
         None
     }
 
-    /// Ends what was made ready and has waited for its time.
-    fn let_go(&self) {}
+    /// Discards what [`Self::make_ready`] prepared and nobody used in time.
+    fn discard_ready(&self) {}
 
     /// Calls `lost` once when the connection to the token ends by itself.
     ///
@@ -104,7 +104,7 @@ pub trait Token: Send + Sync {
     }
 
     /// Whether it takes programs' connections over ([`Self::hand_over`]).
-    fn takes_lines(&self) -> bool {
+    fn takes_connections(&self) -> bool {
         false
     }
 

@@ -294,11 +294,11 @@ mod tests {
     const QUARTER: usize = USER / 4;
 
     #[derive(Default)]
-    struct Connection {
+    struct PausableConnection {
         paused: AtomicBool,
     }
 
-    impl Reader for Connection {
+    impl Reader for PausableConnection {
         fn pause(&self) {
             self.paused.store(true, Ordering::Relaxed);
         }
@@ -308,7 +308,7 @@ mod tests {
         }
     }
 
-    type Mine = (Charge, Arc<Connection>);
+    type Mine = (Charge, Arc<PausableConnection>);
 
     /// A connection of this user.
     fn connection(budgets: &Budgets, uid: u32) -> Mine {

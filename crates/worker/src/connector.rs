@@ -106,7 +106,7 @@ impl ProcessConnector {
                     Order::Module(_) => DEPTH,
                     Order::Link(_) => DEPTH_OF_LINKS,
                 },
-                keeper: Box::new(started.child),
+                peer: Box::new(started.child),
             },
         )
     }

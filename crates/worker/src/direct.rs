@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Result, Token};
-use hsmux_wire::{Direct, Handed, Supervisor};
+use hsmux_wire::{Direct, ProgramConnection, Supervisor};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -161,7 +161,12 @@ impl Desk {
             known
         } else {
             let open = Arc::clone(&self.open);
-            Arc::new(Handed::new(connection, terms.version, terms.key, open)?)
+            Arc::new(ProgramConnection::new(
+                connection,
+                terms.version,
+                terms.key,
+                open,
+            )?)
         };
         all.into_iter().try_for_each(|direct| {
             let home = std::mem::take(&mut home);

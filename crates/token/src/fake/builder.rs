@@ -96,7 +96,7 @@ impl Builder {
 
     /// It takes programs' connections over, and serves none of them; `taken` runs before it says so.
     #[must_use]
-    pub fn takes_lines(mut self, taken: impl Fn() + Send + Sync + 'static) -> Self {
+    pub fn takes_connections(mut self, taken: impl Fn() + Send + Sync + 'static) -> Self {
         self.taken = Some(Box::new(taken));
         self
     }

@@ -221,7 +221,7 @@ impl Token for FakeToken {
         Ok(())
     }
 
-    fn takes_lines(&self) -> bool {
+    fn takes_connections(&self) -> bool {
         self.0.taken.is_some()
     }
 
