@@ -22,7 +22,7 @@ use rustix::time::{
 use super::handover::{self, Given, Terms};
 
 /// The direct connections of this worker: its token, and the threads that serve the token to programs.
-pub(super) struct Desk {
+pub(super) struct DirectClients {
     token: OnceLock<Arc<dyn Token>>,
     threads: Mutex<Vec<Serving>>,
     /// Connections of all threads.
@@ -47,7 +47,7 @@ struct Watch {
 }
 
 /// One thread's entry in the watch.
-struct Place {
+struct ThreadWatch {
     watch: Arc<Watch>,
     number: usize,
     served: AtomicU64,
@@ -61,7 +61,7 @@ const COUNTED_EVERY: Duration = Duration::from_millis(1);
 /// Threads that serve programs, at most.
 const MOST: usize = 16;
 
-impl Desk {
+impl DirectClients {
     pub fn new() -> io::Result<Arc<Self>> {
         let timer = timerfd_create(
             TimerfdClockId::Monotonic,
@@ -178,7 +178,7 @@ impl Desk {
     fn start(&self, number: usize, token: &Arc<dyn Token>) -> io::Result<Serving> {
         let direct = Arc::new(Direct::new(Arc::clone(&self.open)).map_err(io::Error::other)?);
         let (serving, token) = (Arc::clone(&direct), Arc::clone(token));
-        let place = Place {
+        let thread_watch = ThreadWatch {
             watch: Arc::clone(&self.watch),
             number,
             served: AtomicU64::new(0),
@@ -187,7 +187,7 @@ impl Desk {
         let thread = std::thread::Builder::new()
             .name("hsmux-direct".into())
             .spawn(move || {
-                if let Err(error) = serving.serve(&*token, &place) {
+                if let Err(error) = serving.serve(&*token, &thread_watch) {
                     tracing::warn!(%error, "programs are not served directly any more");
                 }
             })?;
@@ -254,7 +254,7 @@ impl Watch {
     }
 }
 
-impl Supervisor for Place {
+impl Supervisor for ThreadWatch {
     fn begin(&self) {
         self.watch.begun[self.number].store(self.watch.now(), Ordering::Release);
         self.watch.arm();
