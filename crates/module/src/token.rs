@@ -6,7 +6,8 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use hsmux_token::{
-    Batch, Error, ObjectId, Operation, Outcome, Pace, Result, Seen, Snapshot, Token, TokenInfo,
+    Batch, Error, ObjectId, Operation, OperationPace, Outcome, Result, Seen, Snapshot, Token,
+    TokenInfo,
 };
 
 use crate::Options;
@@ -135,7 +136,7 @@ impl Token for ModuleToken {
         self.look_around().map_err(|e| e.at(&self.name))
     }
 
-    fn pace(&self) -> Vec<Pace> {
+    fn pace(&self) -> Vec<OperationPace> {
         self.paces.all()
     }
 

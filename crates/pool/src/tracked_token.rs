@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use hsmux_token::{
-    Batch, Error, Operation, Outcome, Pace, Result, Seen, Snapshot, Token, TokenInfo,
+    Batch, Error, Operation, OperationPace, Outcome, Result, Seen, Snapshot, Token, TokenInfo,
 };
 
 use crate::core::Core;
@@ -42,7 +42,7 @@ impl Token for TrackedToken {
         self.connection.token.look()
     }
 
-    fn pace(&self) -> Vec<Pace> {
+    fn pace(&self) -> Vec<OperationPace> {
         self.connection.token.pace()
     }
 

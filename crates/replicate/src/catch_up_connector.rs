@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use hsmux_token::sync::Mutex;
 use hsmux_token::{
-    Batch, DirectConnection, Error, Kind, Operation, Outcome, Pace, Result, Seen, Snapshot, Token,
-    TokenInfo,
+    Batch, DirectConnection, Error, Kind, Operation, OperationPace, Outcome, Result, Seen,
+    Snapshot, Token, TokenInfo,
 };
 
 use super::{Member, Writer};
@@ -121,7 +121,7 @@ impl Token for MemberToken {
         Ok(seen)
     }
 
-    fn pace(&self) -> Vec<Pace> {
+    fn pace(&self) -> Vec<OperationPace> {
         self.token.pace()
     }
 

@@ -8,7 +8,7 @@ use crate::sync::{Condvar, Mutex};
 use minicbor::{Decode, Encode};
 use smallvec::SmallVec;
 
-use crate::{Error, Kind, ObjectId, Operation, Outcome, Pace, Result, Seen, Snapshot};
+use crate::{Error, Kind, ObjectId, Operation, OperationPace, Outcome, Result, Seen, Snapshot};
 
 /// A token: a vendor's module, a worker process, a host, or a pool of any of them.
 pub trait Token: Send + Sync {
@@ -27,7 +27,7 @@ pub trait Token: Send + Sync {
 
     /// How long its work takes, by kind; nothing where that is not measured. Cheap. A worker measures from the
     /// first time on that it is asked.
-    fn pace(&self) -> Vec<Pace> {
+    fn pace(&self) -> Vec<OperationPace> {
         Vec::new()
     }
 

@@ -26,10 +26,10 @@ impl Seen {
 /// How long one kind of work takes within a process that holds a token: the vendor's calls alone.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(array)]
-pub struct Pace {
+pub struct OperationPace {
     /// What was done.
     #[n(0)]
-    pub work: Work,
+    pub work: OperationKind,
     /// With which key, the last time.
     #[n(1)]
     pub key: ObjectId,
@@ -42,10 +42,10 @@ pub struct Pace {
     pub count: u64,
 }
 
-/// Work that takes the same time each time: with the output's length it tells sizes of keys apart.
+/// Operations that take the same time each time: with the output's length it tells sizes of keys apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Encode, Decode)]
 #[cbor(array)]
-pub struct Work {
+pub struct OperationKind {
     /// What was done.
     #[n(0)]
     pub verb: Verb,
@@ -60,7 +60,7 @@ pub struct Work {
     pub output: u32,
 }
 
-impl Work {
+impl OperationKind {
     /// Lengths in bytes.
     pub fn new(verb: Verb, mechanism: u64, input: usize, output: usize) -> Self {
         let bits = |len: usize| usize::BITS - len.leading_zeros();

@@ -5,8 +5,8 @@
 //! one cannot read at all is governed by the version agreed in [`Hello`] and [`Welcome`].
 
 use hsmux_token::{
-    Blob, Borrow, Error, Estimate, Object, ObjectId, Operation, Outcome, Pace, Secret, Seen,
-    Snapshot, TokenInfo,
+    Blob, Borrow, Error, Estimate, Object, ObjectId, Operation, OperationPace, Outcome, Secret,
+    Seen, Snapshot, TokenInfo,
 };
 use minicbor::{Decode, Encode};
 
@@ -185,7 +185,7 @@ pub enum Answer {
     Seen(#[n(0)] Seen),
     /// See [`Call::Pace`].
     #[n(10)]
-    Pace(#[n(0)] Vec<Pace>),
+    Pace(#[n(0)] Vec<OperationPace>),
     /// A worker has connected to a token elsewhere, which speaks this version on the lanes.
     #[n(11)]
     Linked(#[n(0)] TokenInfo, #[n(1)] u16),

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use crate::sync::{Condvar, Mutex};
 use crate::{
-    Batch, DirectConnection, Error, Kind, Object, ObjectId, ObjectRef, Operation, Outcome, Pace,
-    Request, Result, Seen, Snapshot, Token, TokenInfo,
+    Batch, DirectConnection, Error, Kind, Object, ObjectId, ObjectRef, Operation, OperationPace,
+    Outcome, Request, Result, Seen, Snapshot, Token, TokenInfo,
 };
 
 pub use builder::Builder;
@@ -47,7 +47,7 @@ struct State {
     snapshot: Arc<Snapshot>,
     /// What was told by the last reading or look.
     told: Arc<Snapshot>,
-    pace: Vec<Pace>,
+    pace: Vec<OperationPace>,
     paced: usize,
     waiting: VecDeque<Request>,
     threads: u32,
@@ -81,7 +81,7 @@ impl FakeToken {
     }
 
     /// What it says from now on of how long its work takes.
-    pub fn set_pace(&self, pace: Vec<Pace>) {
+    pub fn set_pace(&self, pace: Vec<OperationPace>) {
         self.0.state.lock().pace = pace;
     }
 
@@ -169,7 +169,7 @@ impl Token for FakeToken {
         })
     }
 
-    fn pace(&self) -> Vec<Pace> {
+    fn pace(&self) -> Vec<OperationPace> {
         let mut state = self.0.state.lock();
         state.paced += 1;
         state.pace.clone()

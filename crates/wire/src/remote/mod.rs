@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use hsmux_token::sync::Mutex;
 use hsmux_token::{
-    Batch, DirectConnection, Error, Estimate, Kind, ObjectId, Operation, Outcome, Pace, Result,
-    Seen, Snapshot, Token, TokenInfo,
+    Batch, DirectConnection, Error, Estimate, Kind, ObjectId, Operation, OperationPace, Outcome,
+    Result, Seen, Snapshot, Token, TokenInfo,
 };
 
 use crate::connection::Connection;
@@ -144,7 +144,7 @@ impl Token for RemoteToken {
     }
 
     /// Nothing while somebody reads the objects, which may take long.
-    fn pace(&self) -> Vec<Pace> {
+    fn pace(&self) -> Vec<OperationPace> {
         let admin = self.admin().ok().and_then(Mutex::try_lock);
         let Some(mut admin) = admin else {
             return Vec::new();
