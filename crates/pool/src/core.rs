@@ -14,7 +14,7 @@ use crate::alarm::Alarm;
 use crate::catalogue::Catalogue;
 use crate::client_session::Affinity;
 use crate::direct::DirectConnections;
-use crate::job::{Attempt, Lane, Work};
+use crate::job::{Attempt, Lane, ScheduledWork};
 use crate::need::{Need, Route};
 use crate::proof::{Answers, AwaitedKeys, ProofPermits};
 use crate::record::{Connection, Record};
@@ -29,7 +29,7 @@ use crate::watcher::MemberWatchers;
 pub(crate) struct Core {
     pub options: Options,
     pub base: Instant,
-    pub scheduler: Mutex<Scheduler<Work, Arc<Connection>>>,
+    pub scheduler: Mutex<Scheduler<ScheduledWork, Arc<Connection>>>,
     pub registry: Mutex<Registry>,
     pub catalogue: ArcSwap<Catalogue>,
     pub seats: ArcSwap<Vec<Option<Arc<Record>>>>,
@@ -66,8 +66,8 @@ pub(crate) enum Acquired {
 
 /// The effect of a new edition of the catalogue on waiting requests.
 pub(crate) struct QueueUpdate {
-    grants: Vec<(Lane, Work)>,
-    refused: Vec<(Work, Error)>,
+    grants: Vec<(Lane, ScheduledWork)>,
+    refused: Vec<(ScheduledWork, Error)>,
 }
 
 impl Core {
@@ -75,8 +75,9 @@ impl Core {
         let mut registry = Registry::new(&options);
         let catalogue = registry.draw(&options);
         let mut scheduler = Scheduler::new(options.policy, options.queue);
-        let nobody =
-            scheduler.reroute(catalogue.edition, |_: &Work| Ok::<_, Error>(SeatSet::EMPTY));
+        let nobody = scheduler.reroute(catalogue.edition, |_: &ScheduledWork| {
+            Ok::<_, Error>(SeatSet::EMPTY)
+        });
         debug_assert!(nobody.is_empty());
         Arc::new(Self {
             base: Instant::now(),
@@ -178,8 +179,8 @@ impl Core {
         need: &Need,
         attempt: &Attempt,
         term: Term,
-        running: Option<&Work>,
-        mut waiting: impl FnMut() -> Work,
+        running: Option<&ScheduledWork>,
+        mut waiting: impl FnMut() -> ScheduledWork,
     ) -> Result<Acquired> {
         loop {
             let catalogue = self.catalogue.load();
@@ -199,8 +200,8 @@ impl Core {
         need: &Need,
         attempt: &Attempt,
         term: Term,
-        running: Option<&Work>,
-        waiting: &mut impl FnMut() -> Work,
+        running: Option<&ScheduledWork>,
+        waiting: &mut impl FnMut() -> ScheduledWork,
     ) -> Result<Option<Acquired>> {
         let now = Instant::now();
         if term.deadline <= now {

@@ -10,7 +10,7 @@ use hsmux_token::{Error, Kind, ObjectRef, Operation, Outcome, Result};
 use crate::client_session::Affinity;
 use crate::core::{Acquired, Core};
 use crate::dispatch::{localize, publish};
-use crate::job::{Attempt, Lane, Purpose, Waiter, Work};
+use crate::job::{Attempt, Lane, Purpose, ScheduledWork, Waiter};
 use crate::need::Need;
 use crate::owner::Owner;
 use crate::scheduler::Term;
@@ -74,7 +74,7 @@ impl Core {
         let mut waiter = None;
         let acquired = self.acquire(need, attempt, term, None, || {
             let made = Waiter::new(need.clone(), term, attempt.clone());
-            Work::Caller(Arc::clone(waiter.insert(made)))
+            ScheduledWork::Caller(Arc::clone(waiter.insert(made)))
         })?;
         match (acquired, waiter) {
             (Acquired::Granted(lane), _) => Ok(lane),

@@ -16,9 +16,9 @@ use crate::request_timing::RequestTiming;
 use crate::scheduler::{Grant, Term, Ticket};
 use crate::seatset::SeatSet;
 
-/// What waits in the queue, or runs on a seat.
+/// Work that waits in the queue, or runs on a seat.
 #[derive(Clone)]
-pub(crate) enum Work {
+pub(crate) enum ScheduledWork {
     Job(Arc<Job>),
     Caller(Arc<Waiter>),
 }
@@ -211,7 +211,7 @@ impl Attempt {
     }
 }
 
-impl Work {
+impl ScheduledWork {
     /// What is needed, where it was tried, and until when.
     pub fn with<T>(&self, look: impl FnOnce(&Need, &Attempt, Term) -> T) -> T {
         match self {
