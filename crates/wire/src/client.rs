@@ -13,7 +13,7 @@ use crate::count::{Count, Counted};
 use crate::frame;
 use crate::hello::{Greeting, SPOKEN, Versions};
 use crate::{Answer, Call, Endpoint, Hello, Item, KNOWS_BEGIN, Peer, Reply, Welcome, socket};
-use direct::Direct;
+use direct::WorkerConnections;
 
 /// Idle connections that are kept; a burst of threads may have opened more.
 const MAX_IDLE: usize = 256;
@@ -33,7 +33,7 @@ pub struct Client {
     endpoint: Endpoint,
     hello: Hello,
     idle: Mutex<Vec<DaemonConnection>>,
-    direct: Box<Direct>,
+    direct: Box<WorkerConnections>,
     open: Count,
     /// The PIN of the last login that was accepted. A thread holds it while it connects.
     login: Turn<Option<Secret>>,

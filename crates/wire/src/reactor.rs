@@ -365,7 +365,7 @@ impl Core {
             let _ = rustix::io::read(&self.waker, &mut [0_u8; 8]);
             return;
         }
-        self.visit(data >> TAG_BITS, |source| {
+        self.call_source(data >> TAG_BITS, |source| {
             source.ready(data as u16, flags, scratch);
         });
     }
@@ -414,7 +414,7 @@ impl Core {
                 return;
             };
             drop(timers);
-            self.visit(id, |source| {
+            self.call_source(id, |source| {
                 if let Some(at) = source.expired(now) {
                     self.wake_at(at, id);
                 }
@@ -424,7 +424,7 @@ impl Core {
 
     /// Calls a source, which an event of a moment ago may have ended. One that panics is let go:
     /// the others are not to suffer.
-    fn visit(&self, id: u64, call: impl FnOnce(Arc<dyn Source>)) {
+    fn call_source(&self, id: u64, call: impl FnOnce(Arc<dyn Source>)) {
         let Some(source) = self.sources.get(id) else {
             return;
         };

@@ -19,7 +19,7 @@ use rustix::time::{
     timerfd_settime,
 };
 
-use super::handover::{self, Given, Terms};
+use super::handover::{self, ReceivedConnection, Terms};
 
 /// The direct connections of this worker: its token, and the threads that serve the token to programs.
 pub(super) struct DirectClients {
@@ -105,7 +105,7 @@ impl DirectClients {
             }
             if control_ready {
                 match handover::receive_connection(control) {
-                    Ok(given) => self.take(given),
+                    Ok(received) => self.take(received),
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                         // Probably out of descriptors. The program waits for a second, then asks the daemon.
                         tracing::warn!(%error, "a connection cannot be taken over");
@@ -118,12 +118,12 @@ impl DirectClients {
     }
 
     /// A connection that cannot be served is closed, and its program asks the daemon.
-    fn take(&self, given: Given) {
-        let Given {
+    fn take(&self, received: ReceivedConnection) {
+        let ReceivedConnection {
             connection,
             tally,
             terms,
-        } = given;
+        } = received;
         let within = Duration::from_micros(terms.timeout_us);
         let _ = self.watch.within.set(within);
         let _ = self.watch.tally.set(tally);

@@ -16,7 +16,7 @@ use super::orders::Order;
 use super::{Environment, handover};
 
 /// A worker that has logged in.
-pub(super) struct Started {
+pub(super) struct StartedWorker {
     pub child: Child,
     pub version: u16,
     pub info: TokenInfo,
@@ -30,7 +30,7 @@ pub(super) fn start(
     environment: &Environment,
     order: &Order,
     within: Duration,
-) -> Result<Started> {
+) -> Result<StartedWorker> {
     let name = order.called();
     let failed = |error: std::io::Error| {
         let message = format!("{name} cannot be started ({}): {error}", program.display());
@@ -61,7 +61,7 @@ pub(super) fn start(
     let Some(admin) = lanes.pop() else {
         return Err(Error::protocol("no lane"));
     };
-    Ok(Started {
+    Ok(StartedWorker {
         child,
         version,
         info,

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use hsmux_token::{Class, ObjectId};
-use hsmux_wire::fuzzing::{Reaction, Rig};
+use hsmux_wire::fuzzing::{FuzzedConnection, Reaction};
 
 use crate::frames::operation_is_looked_at;
 use crate::pieces::{pieces, split, stream};
@@ -21,7 +21,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// A worker executes only uses of this key that pass the check.
 pub fn direct(input: &[u8]) {
     thread_local! {
-        static RIG: RefCell<Rig> = RefCell::new(Rig::new(KEY));
+        static RIG: RefCell<FuzzedConnection> = RefCell::new(FuzzedConnection::new(KEY));
     }
     let Some((how, rest)) = split(input) else {
         return;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Answer, FakeToken, Inner, State, Taken};
+use super::{Answer, FakeState, FakeToken, Inner, Taken};
 use crate::sync::{Condvar, Mutex};
 use crate::{
     Error, MechanismInfo, Object, Operation, Outcome, Result, Snapshot, TokenFlags, TokenInfo, ck,
@@ -115,13 +115,13 @@ impl Builder {
             answer: self.answer,
             taken: self.taken,
             changed: Condvar::new(),
-            state: Mutex::new(State {
+            state: Mutex::new(FakeState {
                 latency: self.latency,
                 snapshot: Arc::new(Snapshot {
                     epoch: 1,
                     objects: self.objects,
                 }),
-                ..State::default()
+                ..FakeState::default()
             }),
         })))
     }

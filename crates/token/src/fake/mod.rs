@@ -37,12 +37,12 @@ struct Inner {
     info: Arc<TokenInfo>,
     answer: Box<Answer>,
     taken: Option<Box<Taken>>,
-    state: Mutex<State>,
+    state: Mutex<FakeState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct FakeState {
     latency: Duration,
     snapshot: Arc<Snapshot>,
     /// What was told by the last reading or look.

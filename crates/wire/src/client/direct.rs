@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Idle direct connections, and the state that decides about asking for another.
 #[derive(Default)]
-pub(super) struct Direct {
+pub(super) struct WorkerConnections {
     idle: Mutex<Vec<WorkerConnection>>,
     usual: Mutex<Usual>,
     offered: AtomicBool,
@@ -44,7 +44,7 @@ struct Usual {
     backoff: Backoff,
 }
 
-impl Direct {
+impl WorkerConnections {
     /// Notes whether the daemon hands connections over.
     pub fn offered(&self, offered: bool) {
         self.offered.store(offered, Ordering::Relaxed);
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn a_worker_on_the_same_cpu_is_asked_before_others_of_its_key() {
         let [ours, other] = [b"ours", b"else"].map(|der| ObjectId::of_certificate(der));
-        let direct = Direct::default();
+        let direct = WorkerConnections::default();
         for (key, cpu) in [
             (ours, Some(1)),
             (ours, Some(0)),

@@ -11,7 +11,7 @@ use super::connection::{ConnectionReader, ReadResult};
 use super::{CHUNK, ProgramConnection};
 
 /// A connection whose program is a fuzzer.
-pub struct Rig {
+pub struct FuzzedConnection {
     connection: Arc<ProgramConnection>,
     program: UnixStream,
     chunk: Box<[u8]>,
@@ -30,7 +30,7 @@ pub enum Reaction {
     Ended,
 }
 
-impl Rig {
+impl FuzzedConnection {
     /// For uses of this key.
     pub fn new(key: ObjectId) -> Self {
         let (stream, program) = UnixStream::pair().expect("a pair of sockets");

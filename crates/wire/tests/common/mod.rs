@@ -270,9 +270,9 @@ pub fn is_malformed(bytes: &[u8]) -> bool {
 }
 
 /// Hears what becomes of a request.
-pub type Told = mpsc::Receiver<Result<Outcome>>;
+pub type OutcomeReceiver = mpsc::Receiver<Result<Outcome>>;
 
-pub fn request(operation: Operation, within: Duration) -> (Request, Told) {
+pub fn request(operation: Operation, within: Duration) -> (Request, OutcomeReceiver) {
     let (tell, told) = mpsc::channel();
     let request = Request {
         behalf: None,
@@ -283,13 +283,13 @@ pub fn request(operation: Operation, within: Duration) -> (Request, Told) {
     (request, told)
 }
 
-pub fn submit(token: &RemoteToken, operation: Operation, within: Duration) -> Told {
+pub fn submit(token: &RemoteToken, operation: Operation, within: Duration) -> OutcomeReceiver {
     let (request, told) = request(operation, within);
     token.submit(Batch::from_iter([request]));
     told
 }
 
-pub fn heard(told: &Told) -> Result<Outcome> {
+pub fn heard(told: &OutcomeReceiver) -> Result<Outcome> {
     told.recv_timeout(PATIENCE).expect("told")
 }
 
