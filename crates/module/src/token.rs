@@ -6,8 +6,8 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use hsmux_token::{
-    Batch, Error, ObjectId, Operation, OperationPace, Outcome, Result, Seen, Snapshot, Token,
-    TokenInfo,
+    Batch, Error, ObjectChanges, ObjectId, Operation, OperationPace, Outcome, Result, Snapshot,
+    Token, TokenInfo,
 };
 
 use crate::Options;
@@ -132,7 +132,7 @@ impl Token for ModuleToken {
         }
     }
 
-    fn look(&self) -> Result<Seen> {
+    fn look(&self) -> Result<ObjectChanges> {
         self.look_around().map_err(|e| e.at(&self.name))
     }
 

@@ -14,7 +14,7 @@ use crate::alarm::Alarm;
 use crate::catalogue::Catalogue;
 use crate::client_session::Affinity;
 use crate::direct::DirectConnections;
-use crate::job::{Attempt, Lane, ScheduledWork};
+use crate::job::{Lane, RequestAttempts, ScheduledWork};
 use crate::need::{Need, Route};
 use crate::proof::{Answers, AwaitedKeys, ProofPermits};
 use crate::record::{Connection, Record};
@@ -177,7 +177,7 @@ impl Core {
     pub fn acquire(
         &self,
         need: &Need,
-        attempt: &Attempt,
+        attempt: &RequestAttempts,
         term: Term,
         running: Option<&ScheduledWork>,
         mut waiting: impl FnMut() -> ScheduledWork,
@@ -198,7 +198,7 @@ impl Core {
         &self,
         catalogue: &Catalogue,
         need: &Need,
-        attempt: &Attempt,
+        attempt: &RequestAttempts,
         term: Term,
         running: Option<&ScheduledWork>,
         waiting: &mut impl FnMut() -> ScheduledWork,
@@ -248,7 +248,7 @@ impl Core {
     fn seats_for(
         &self,
         need: &Need,
-        attempt: &Attempt,
+        attempt: &RequestAttempts,
         term: Term,
         route: &Route,
     ) -> Result<SeatSet> {
@@ -269,7 +269,7 @@ impl Core {
     }
 
     /// Nobody can serve the request, or nobody else.
-    pub fn exhausted(&self, need: &Need, attempt: &Attempt) -> Error {
+    pub fn exhausted(&self, need: &Need, attempt: &RequestAttempts) -> Error {
         if let Some(last) = &attempt.last {
             return last.clone().with_scope(hsmux_token::Scope::Pool);
         }
@@ -284,7 +284,7 @@ impl Core {
     }
 
     /// The deadline has passed: because all are busy, or because nobody is there.
-    pub fn too_late(&self, need: &Need, attempt: &Attempt) -> Error {
+    pub fn too_late(&self, need: &Need, attempt: &RequestAttempts) -> Error {
         let nobody = need
             .route(&self.catalogue.load())
             .is_ok_and(|route| route.able.minus(&attempt.tried).is_empty());

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use hsmux_token::sync::Mutex;
 use hsmux_token::{
-    Batch, DirectConnection, Error, Kind, Operation, OperationPace, Outcome, Result, Seen,
+    Batch, DirectConnection, Error, Kind, ObjectChanges, Operation, OperationPace, Outcome, Result,
     Snapshot, Token, TokenInfo,
 };
 
@@ -113,7 +113,7 @@ impl Token for MemberToken {
         Ok(snapshot)
     }
 
-    fn look(&self) -> Result<Seen> {
+    fn look(&self) -> Result<ObjectChanges> {
         let mut seen = self.token.look()?;
         if let Some(writer) = self.writer.upgrade().filter(|_| !seen.made.is_empty()) {
             writer.show(&mut seen.made);

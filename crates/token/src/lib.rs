@@ -54,7 +54,7 @@ pub use token::{
 };
 pub use uri::{Uri, UriError};
 pub use verb::Verb;
-pub use watch::{OperationKind, OperationPace, Seen};
+pub use watch::{ObjectChanges, OperationKind, OperationPace};
 pub use wiping::Wiping;
 
 /// The numbers of PKCS#11 (`CKM_*`, `CKA_*`, `CKR_*`, `CKO_*`), for every crate alike.

@@ -8,7 +8,9 @@ use crate::sync::{Condvar, Mutex};
 use minicbor::{Decode, Encode};
 use smallvec::SmallVec;
 
-use crate::{Error, Kind, ObjectId, Operation, OperationPace, Outcome, Result, Seen, Snapshot};
+use crate::{
+    Error, Kind, ObjectChanges, ObjectId, Operation, OperationPace, Outcome, Result, Snapshot,
+};
 
 /// A token: a vendor's module, a worker process, a host, or a pool of any of them.
 pub trait Token: Send + Sync {
@@ -20,7 +22,7 @@ pub trait Token: Send + Sync {
 
     /// Changes of the objects since the last look, or since the objects were read. Reads only what is new; blocks. One thread
     /// at a time calls it.
-    fn look(&self) -> Result<Seen> {
+    fn look(&self) -> Result<ObjectChanges> {
         let message = "this token can be read, and not looked at";
         Err(Error::request(Kind::Unsupported, message))
     }

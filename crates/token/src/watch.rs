@@ -7,7 +7,7 @@ use crate::{Borrow, Object, ObjectId, Verb};
 /// Changes of a token's objects since the last look.
 #[derive(Clone, Default, Debug, PartialEq, Encode, Decode)]
 #[cbor(array, context_bound = "Borrow")]
-pub struct Seen {
+pub struct ObjectChanges {
     /// Objects that are there now, or have another name or other attributes.
     #[n(0)]
     pub made: Vec<Object>,
@@ -16,7 +16,7 @@ pub struct Seen {
     pub gone: Vec<ObjectId>,
 }
 
-impl Seen {
+impl ObjectChanges {
     /// Whether nothing has changed.
     pub fn is_empty(&self) -> bool {
         self.made.is_empty() && self.gone.is_empty()

@@ -5,8 +5,8 @@
 //! one cannot read at all is governed by the version agreed in [`Hello`] and [`Welcome`].
 
 use hsmux_token::{
-    Blob, Borrow, Error, Estimate, Object, ObjectId, Operation, OperationPace, Outcome, Secret,
-    Seen, Snapshot, TokenInfo,
+    Blob, Borrow, Error, Estimate, Object, ObjectChanges, ObjectId, Operation, OperationPace,
+    Outcome, Secret, Snapshot, TokenInfo,
 };
 use minicbor::{Decode, Encode};
 
@@ -182,7 +182,7 @@ pub enum Answer {
     Doing(#[n(0)] String),
     /// See [`Call::Look`].
     #[n(9)]
-    Seen(#[n(0)] Seen),
+    Seen(#[n(0)] ObjectChanges),
     /// See [`Call::Pace`].
     #[n(10)]
     Pace(#[n(0)] Vec<OperationPace>),

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use crate::sync::{Condvar, Mutex};
 use crate::{
-    Batch, DirectConnection, Error, Kind, Object, ObjectId, ObjectRef, Operation, OperationPace,
-    Outcome, Request, Result, Seen, Snapshot, Token, TokenInfo,
+    Batch, DirectConnection, Error, Kind, Object, ObjectChanges, ObjectId, ObjectRef, Operation,
+    OperationPace, Outcome, Request, Result, Snapshot, Token, TokenInfo,
 };
 
 pub use builder::Builder;
@@ -154,7 +154,7 @@ impl Token for FakeToken {
         Ok(Arc::clone(&state.snapshot))
     }
 
-    fn look(&self) -> Result<Seen> {
+    fn look(&self) -> Result<ObjectChanges> {
         let mut state = self.0.state.lock();
         if let Some(error) = &state.ended {
             return Err(error.clone());
@@ -163,7 +163,7 @@ impl Token for FakeToken {
         let before = std::mem::replace(&mut state.told, Arc::clone(&now));
         let (old, new) = (&before.objects, &now.objects);
         let here = |object: &&Object| new.iter().any(|other| other.id == object.id);
-        Ok(Seen {
+        Ok(ObjectChanges {
             made: new.iter().filter(|o| !old.contains(o)).cloned().collect(),
             gone: old.iter().filter(|o| !here(o)).map(|o| o.id).collect(),
         })

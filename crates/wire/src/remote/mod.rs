@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use hsmux_token::sync::Mutex;
 use hsmux_token::{
-    Batch, DirectConnection, Error, Estimate, Kind, ObjectId, Operation, OperationPace, Outcome,
-    Result, Seen, Snapshot, Token, TokenInfo,
+    Batch, DirectConnection, Error, Estimate, Kind, ObjectChanges, ObjectId, Operation,
+    OperationPace, Outcome, Result, Snapshot, Token, TokenInfo,
 };
 
 use crate::connection::Connection;
@@ -136,7 +136,7 @@ impl Token for RemoteToken {
         }
     }
 
-    fn look(&self) -> Result<Seen> {
+    fn look(&self) -> Result<ObjectChanges> {
         match self.ask(&Call::Look)? {
             Answer::Seen(seen) => Ok(seen),
             other => Err(unexpected("what was seen", &other)),
