@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use hsmux_token::Shares;
+use hsmux_token::FairShares;
 
 /// Whose a source is: see [`super::Source::user`].
 pub(crate) type User = u64;
@@ -18,7 +18,7 @@ pub(super) struct Ready<F> {
 
 /// The sources of one round, and what each user has had of the reactor's time.
 pub(super) struct Turns<F> {
-    shares: Shares<User>,
+    shares: FairShares<User>,
     /// The source of each user that was served last.
     last: HashMap<User, u64>,
     ready: Vec<Ready<F>>,
@@ -41,7 +41,7 @@ const REMEMBERED: usize = 1024;
 impl<F: Copy> Turns<F> {
     pub fn new() -> Self {
         Self {
-            shares: Shares::default(),
+            shares: FairShares::default(),
             last: HashMap::new(),
             ready: Vec::new(),
             queues: Vec::new(),
