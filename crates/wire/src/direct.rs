@@ -138,7 +138,7 @@ impl Direct {
         shared: bool,
         home: bool,
     ) -> io::Result<()> {
-        // Both under the lock: what comes at once is to find its reader.
+        // Both under the lock: bytes that come at once have to find their reader.
         let mut readers = self.readers.lock();
         let entry = match readers.entry(number) {
             Entry::Vacant(entry) => entry,

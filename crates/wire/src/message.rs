@@ -106,7 +106,8 @@ pub enum Call {
     /// until something changes, and then ends without another word. On a refusal all is as before.
     #[n(10)]
     HandOver(#[n(0)] ObjectId),
-    /// The expected wait of a use of each of these keys, at most [`ESTIMATED`]. Answered by [`Answer::Estimates`]. Of services.
+    /// The expected wait of a use of each of these keys, at most [`ESTIMATED`]; answered by [`Answer::Estimates`].
+    /// Of services.
     #[n(11)]
     Estimates(#[n(0)] Vec<ObjectId>),
 }

@@ -1,4 +1,5 @@
-//! Delays frames until a thread has submitted all its operations: operations that wait for the same lane then share a frame.
+//! Delays frames until a thread has submitted all its operations. Operations that wait for the same lane then share a
+//! frame.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -14,8 +15,8 @@ pub(crate) trait BatchedSender {
     fn write_delayed(&self);
 }
 
-/// Runs `work`, and writes the operations that it submits together if they have to wait for a busy lane anyway. An operation
-/// that finds an idle lane is sent at once. `work` must not wait for an answer.
+/// Runs `work`, and writes the operations that it submits together if they have to wait for a busy lane anyway. An
+/// operation that finds an idle lane is sent at once. `work` must not wait for an answer.
 pub fn together<R>(work: impl FnOnce() -> R) -> R {
     let outermost = BATCH.with_borrow_mut(|senders| {
         let outermost = senders.is_none();
