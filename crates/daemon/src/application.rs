@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use hsmux_pool::{ClientSession, Owner};
 use hsmux_token::{
-    Attribute, Attributes, Batch, Done, Error, Kind, Made, Object, ObjectId, ObjectRef, Operation,
-    Request, Result, Seen, SessionObject, Token, ck,
+    Attribute, Attributes, Batch, Done, Error, Kind, Made, Object, ObjectChanges, ObjectId,
+    ObjectRef, Operation, Request, Result, SessionObject, Token, ck,
 };
 use hsmux_wire::{HandedOver, View};
 use parking_lot::Mutex;
@@ -145,10 +145,10 @@ impl Application {
     }
 
     /// The changes since the last call; the first time everything.
-    pub fn tell(&self, now: &Arc<View>) -> Seen {
+    pub fn tell(&self, now: &Arc<View>) -> ObjectChanges {
         let before = self.told.lock().replace(Arc::clone(now));
         match before {
-            Some(before) if before.epoch == now.epoch => Seen::default(),
+            Some(before) if before.epoch == now.epoch => ObjectChanges::default(),
             before => difference(before.as_deref(), now),
         }
     }
@@ -211,7 +211,7 @@ fn lasting(object: &Object) -> Object {
 }
 
 /// The difference between two views. The objects of both are sorted by their names.
-fn difference(before: Option<&View>, now: &View) -> Seen {
+fn difference(before: Option<&View>, now: &View) -> ObjectChanges {
     let before = before.map_or(&[][..], |before| &before.objects);
     let find = |objects: &[Object], id: &ObjectId| {
         let at = objects.binary_search_by_key(id, |object| object.id);
@@ -219,7 +219,7 @@ fn difference(before: Option<&View>, now: &View) -> Seen {
     };
     let new = |object: &&Object| find(before, &object.id).as_ref() != Some(*object);
     let gone = |object: &&Object| find(&now.objects, &object.id).is_none();
-    Seen {
+    ObjectChanges {
         made: now.objects.iter().filter(new).cloned().collect(),
         gone: before.iter().filter(gone).map(|object| object.id).collect(),
     }

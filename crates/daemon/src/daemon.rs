@@ -90,7 +90,7 @@ impl Daemon {
         let reactor = Reactor::shared()?;
         // Beside a broker, a gateway or a node the CPU that it would stay awake on is theirs.
         if config.broker.is_none() && config.gateway.is_none() && config.node.is_none() {
-            reactor.keep_vigil();
+            reactor.use_busy_polling();
         }
         Self::start_on(reactor, config, seats)
     }

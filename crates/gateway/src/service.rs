@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use hsmux_config::GatewaySection;
 use hsmux_edge::tcp_listener;
-use hsmux_service::{Daemon, Service};
+use hsmux_service::{Daemon, ServiceProcess};
 use hsmux_token::{Error, Kind, Result};
 use hsmux_wire::Reactor;
 use tokio::net::TcpListener;
@@ -40,7 +40,7 @@ pub struct Gateway {
     runtime: Option<Runtime>,
 }
 
-impl Service for Gateway {
+impl ServiceProcess for Gateway {
     /// Reads certificates and keys, opens the sockets, and serves. Sites are reloaded while it runs; all else needs a
     /// restart.
     fn start(daemon: &Arc<Daemon>) -> Result<Self> {

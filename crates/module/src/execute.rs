@@ -5,8 +5,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use hsmux_token::ck::*;
 use hsmux_token::{
-    Blob, Error, Kind, Mechanism, ObjectId, ObjectRef, Operation, Outcome, Result, Scope, Verb,
-    Work,
+    Blob, Error, Kind, Mechanism, ObjectId, ObjectRef, Operation, OperationKind, Outcome, Result,
+    Scope, Verb,
 };
 
 use crate::ModuleToken;
@@ -183,7 +183,7 @@ impl ModuleToken {
         if let Some(begun) = begun
             && self.is_usual(key, handle != original)
         {
-            let work = Work::new(verb, mechanism.kind, data.len(), bytes.len());
+            let work = OperationKind::new(verb, mechanism.kind, data.len(), bytes.len());
             self.paces.note(work, key, begun.elapsed());
         }
         Ok(bytes)

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use hsmux_token::ck::{CKA_ID, CKA_PUBLIC_KEY_INFO};
-use hsmux_token::{Class, Object, ObjectId, Outcome, Result, Seen};
+use hsmux_token::{Class, Object, ObjectChanges, ObjectId, Outcome, Result};
 
 use crate::ModuleToken;
 use crate::library::{Handle, Session};
@@ -13,7 +13,7 @@ use crate::sessions::Purpose;
 
 impl ModuleToken {
     /// One search; reads new objects. The next complete reading finds changed attributes, and reused handles.
-    pub(crate) fn look_around(&self) -> Result<Seen> {
+    pub(crate) fn look_around(&self) -> Result<ObjectChanges> {
         let _turn = self.known.reading.lock();
         let lease = self
             .sessions
@@ -21,7 +21,7 @@ impl ModuleToken {
         let found = self.search(lease.session(), usize::MAX)?;
         let (new, lost) = self.known.compare(&found);
         if new.is_empty() && lost.is_empty() {
-            return Ok(Seen::default());
+            return Ok(ObjectChanges::default());
         }
         let before = self.by_name();
         self.known.remove_all(&lost);
@@ -38,7 +38,7 @@ impl ModuleToken {
         }
         let left = self.by_name();
         let gone = before.into_keys().filter(|id| !left.contains_key(id));
-        Ok(Seen {
+        Ok(ObjectChanges {
             made,
             gone: gone.collect(),
         })

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hsmux_token::sync::Mutex;
-use hsmux_token::{ObjectId, Pace, Work};
+use hsmux_token::{ObjectId, OperationKind, OperationPace};
 
 /// The number of operations that are considered.
 const WINDOW: usize = 32;
@@ -21,7 +21,7 @@ const KINDS: usize = 64;
 #[derive(Default)]
 pub(crate) struct Paces {
     asked: AtomicBool,
-    kinds: Mutex<HashMap<Work, Window>>,
+    kinds: Mutex<HashMap<OperationKind, Window>>,
 }
 
 struct Window {
@@ -37,7 +37,7 @@ impl Paces {
     }
 
     /// Records a successful operation.
-    pub fn note(&self, work: Work, key: ObjectId, took: Duration) {
+    pub fn note(&self, work: OperationKind, key: ObjectId, took: Duration) {
         let mut kinds = self.kinds.lock();
         if kinds.len() >= KINDS && !kinds.contains_key(&work) {
             return;
@@ -53,7 +53,7 @@ impl Paces {
     }
 
     /// The durations of kinds of work with enough samples.
-    pub fn all(&self) -> Vec<Pace> {
+    pub fn all(&self) -> Vec<OperationPace> {
         self.asked.store(true, Ordering::Relaxed);
         let kinds = self.kinds.lock();
         let full = kinds.iter().filter(|(_, w)| w.count >= FEW);
@@ -61,7 +61,7 @@ impl Paces {
             let len = WINDOW.min(window.count as usize);
             let mut sorted = window.last[..len].to_vec();
             sorted.sort_unstable();
-            Pace {
+            OperationPace {
                 work: *work,
                 key: window.key,
                 nanos: sorted[len / 4],
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn a_few_slow_ones_do_not_count_and_many_do() {
         let paces = Paces::default();
-        let work = Work::new(Verb::Encrypt, ck::CKM_AES_CBC, 256, 256);
+        let work = OperationKind::new(Verb::Encrypt, ck::CKM_AES_CBC, 256, 256);
         let key = ObjectId::of_secret_key(ck::CKK_AES, b"id", b"kcv");
         let note = |micros| paces.note(work, key, Duration::from_micros(micros));
         (1..FEW).for_each(|_| note(20));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hsmux_token::sync::Mutex;
-use hsmux_token::{Mechanism, ObjectId, Operation, Result, Verb, Work};
+use hsmux_token::{Mechanism, ObjectId, Operation, OperationKind, Result, Verb};
 
 use crate::ModuleToken;
 use crate::execute::is_about_handle;
@@ -91,7 +91,7 @@ impl ModuleToken {
         };
         self.expected.leave(ready.session);
         if let Some(begun) = begun {
-            let work = Work::new(Verb::Sign, like.mechanism.kind, data.len(), bytes.len());
+            let work = OperationKind::new(Verb::Sign, like.mechanism.kind, data.len(), bytes.len());
             let took = ready.took + begun.elapsed();
             self.paces.note(work, like.key, took);
         }

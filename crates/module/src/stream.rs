@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use hsmux_token::ck::{CKM_AES_CBC, CKM_AES_CBC_PAD, CKR_DEVICE_ERROR};
 use hsmux_token::{
-    Error, Mechanism, ObjectId, ObjectRef, Operation, Outcome, Params, Result, Token, Verb, Work,
+    Error, Mechanism, ObjectId, ObjectRef, Operation, OperationKind, Outcome, Params, Result,
+    Token, Verb,
 };
 use smallvec::SmallVec;
 use zeroize::Zeroizing;
@@ -169,7 +170,7 @@ impl ModuleToken {
             } else {
                 CKM_AES_CBC
             };
-            let work = Work::new(text.verb, kind, text.data.len(), text.data.len());
+            let work = OperationKind::new(text.verb, kind, text.data.len(), text.data.len());
             self.paces.note(work, text.key, begun.elapsed());
         }
     }

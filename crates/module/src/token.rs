@@ -6,7 +6,8 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use hsmux_token::{
-    Batch, Error, ObjectId, Operation, Outcome, Pace, Result, Seen, Snapshot, Token, TokenInfo,
+    Batch, Error, ObjectChanges, ObjectId, Operation, OperationPace, Outcome, Result, Snapshot,
+    Token, TokenInfo,
 };
 
 use crate::Options;
@@ -131,11 +132,11 @@ impl Token for ModuleToken {
         }
     }
 
-    fn look(&self) -> Result<Seen> {
+    fn look(&self) -> Result<ObjectChanges> {
         self.look_around().map_err(|e| e.at(&self.name))
     }
 
-    fn pace(&self) -> Vec<Pace> {
+    fn pace(&self) -> Vec<OperationPace> {
         self.paces.all()
     }
 
@@ -172,7 +173,7 @@ impl Token for ModuleToken {
         ModuleToken::make_ready(self, like)
     }
 
-    fn let_go(&self) {
+    fn discard_ready(&self) {
         self.expected.end_old(&self.sessions);
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use hsmux_edge::tcp_listener;
-use hsmux_service::{Daemon, Service};
+use hsmux_service::{Daemon, ServiceProcess};
 use hsmux_token::{Error, Kind, Result};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -23,7 +23,7 @@ pub struct NodeService {
     runtime: Option<Runtime>,
 }
 
-impl Service for NodeService {
+impl ServiceProcess for NodeService {
     /// Reads the certificates, opens the sockets and serves.
     fn start(daemon: &Arc<Daemon>) -> Result<Self> {
         let config = daemon.config();

@@ -14,7 +14,7 @@ use crate::alarm::Alarm;
 use crate::catalogue::Catalogue;
 use crate::client_session::Affinity;
 use crate::direct::DirectConnections;
-use crate::job::{Attempt, Lane, Work};
+use crate::job::{Lane, RequestAttempts, ScheduledWork};
 use crate::need::{Need, Route};
 use crate::proof::{Answers, AwaitedKeys, ProofPermits};
 use crate::record::{Connection, Record};
@@ -29,7 +29,7 @@ use crate::watcher::MemberWatchers;
 pub(crate) struct Core {
     pub options: Options,
     pub base: Instant,
-    pub scheduler: Mutex<Scheduler<Work, Arc<Connection>>>,
+    pub scheduler: Mutex<Scheduler<ScheduledWork, Arc<Connection>>>,
     pub registry: Mutex<Registry>,
     pub catalogue: ArcSwap<Catalogue>,
     pub seats: ArcSwap<Vec<Option<Arc<Record>>>>,
@@ -66,8 +66,8 @@ pub(crate) enum Acquired {
 
 /// The effect of a new edition of the catalogue on waiting requests.
 pub(crate) struct QueueUpdate {
-    grants: Vec<(Lane, Work)>,
-    refused: Vec<(Work, Error)>,
+    grants: Vec<(Lane, ScheduledWork)>,
+    refused: Vec<(ScheduledWork, Error)>,
 }
 
 impl Core {
@@ -75,8 +75,9 @@ impl Core {
         let mut registry = Registry::new(&options);
         let catalogue = registry.draw(&options);
         let mut scheduler = Scheduler::new(options.policy, options.queue);
-        let nobody =
-            scheduler.reroute(catalogue.edition, |_: &Work| Ok::<_, Error>(SeatSet::EMPTY));
+        let nobody = scheduler.reroute(catalogue.edition, |_: &ScheduledWork| {
+            Ok::<_, Error>(SeatSet::EMPTY)
+        });
         debug_assert!(nobody.is_empty());
         Arc::new(Self {
             base: Instant::now(),
@@ -176,10 +177,10 @@ impl Core {
     pub fn acquire(
         &self,
         need: &Need,
-        attempt: &Attempt,
+        attempt: &RequestAttempts,
         term: Term,
-        running: Option<&Work>,
-        mut waiting: impl FnMut() -> Work,
+        running: Option<&ScheduledWork>,
+        mut waiting: impl FnMut() -> ScheduledWork,
     ) -> Result<Acquired> {
         loop {
             let catalogue = self.catalogue.load();
@@ -197,10 +198,10 @@ impl Core {
         &self,
         catalogue: &Catalogue,
         need: &Need,
-        attempt: &Attempt,
+        attempt: &RequestAttempts,
         term: Term,
-        running: Option<&Work>,
-        waiting: &mut impl FnMut() -> Work,
+        running: Option<&ScheduledWork>,
+        waiting: &mut impl FnMut() -> ScheduledWork,
     ) -> Result<Option<Acquired>> {
         let now = Instant::now();
         if term.deadline <= now {
@@ -247,7 +248,7 @@ impl Core {
     fn seats_for(
         &self,
         need: &Need,
-        attempt: &Attempt,
+        attempt: &RequestAttempts,
         term: Term,
         route: &Route,
     ) -> Result<SeatSet> {
@@ -268,7 +269,7 @@ impl Core {
     }
 
     /// Nobody can serve the request, or nobody else.
-    pub fn exhausted(&self, need: &Need, attempt: &Attempt) -> Error {
+    pub fn exhausted(&self, need: &Need, attempt: &RequestAttempts) -> Error {
         if let Some(last) = &attempt.last {
             return last.clone().with_scope(hsmux_token::Scope::Pool);
         }
@@ -283,7 +284,7 @@ impl Core {
     }
 
     /// The deadline has passed: because all are busy, or because nobody is there.
-    pub fn too_late(&self, need: &Need, attempt: &Attempt) -> Error {
+    pub fn too_late(&self, need: &Need, attempt: &RequestAttempts) -> Error {
         let nobody = need
             .route(&self.catalogue.load())
             .is_ok_and(|route| route.able.minus(&attempt.tried).is_empty());

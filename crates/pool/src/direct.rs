@@ -136,7 +136,7 @@ impl Core {
         let current = |seat: usize| {
             let worker = self.record(seat)?.life.lock().connection.clone()?;
             let is_current = catalogue.generations.get(seat) == Some(&worker.generation);
-            (is_current && worker.token.takes_lines()).then_some(worker)
+            (is_current && worker.token.takes_connections()).then_some(worker)
         };
         let mut workers: Vec<_> = short.iter().filter_map(current).collect();
         let has_worker = |seat| {

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::claim::cancelled;
 use crate::core::{Acquired, Core};
-use crate::job::{Job, Lane, Purpose, Work};
+use crate::job::{Job, Lane, Purpose, ScheduledWork};
 use crate::record::Connection;
 use crate::scheduler::{RunId, RunOutcome};
 
@@ -62,7 +62,7 @@ impl Drop for OutsideAgain {
 impl Core {
     /// Looks for a seat; the answer comes by completion.
     pub fn place(self: &Arc<Self>, job: Arc<Job>, thread: Thread) {
-        let work = Work::Job(Arc::clone(&job));
+        let work = ScheduledWork::Job(Arc::clone(&job));
         let attempt = job.attempt.lock().clone();
         let acquired = self.acquire(&job.need, &attempt, job.term, Some(&work), || work.clone());
         match acquired {
@@ -77,13 +77,13 @@ impl Core {
     }
 
     /// Starts what has waited.
-    pub fn hand_out(self: &Arc<Self>, grants: impl IntoIterator<Item = (Lane, Work)>) {
+    pub fn hand_out(self: &Arc<Self>, grants: impl IntoIterator<Item = (Lane, ScheduledWork)>) {
         for (lane, work) in grants {
             let record = &lane.connection.record;
             self.alarm.by(lane.since + record.seat.timeout);
             match work {
-                Work::Job(job) => self.start(lane, job, Thread::Any),
-                Work::Caller(waiter) => waiter.give(Ok(lane)),
+                ScheduledWork::Job(job) => self.start(lane, job, Thread::Any),
+                ScheduledWork::Caller(waiter) => waiter.give(Ok(lane)),
             }
         }
     }
@@ -156,7 +156,7 @@ impl Core {
     ) {
         let error = result.as_ref().err();
         let work = self.give_back(run_id, connection, Purpose::Request, error);
-        if let Some(Work::Job(job)) = work {
+        if let Some(ScheduledWork::Job(job)) = work {
             match result {
                 Ok(outcome) => {
                     let outcome = publish(outcome, connection.generation);
@@ -183,7 +183,7 @@ impl Core {
         connection: &Arc<Connection>,
         purpose: Purpose,
         error: Option<&Error>,
-    ) -> Option<Work> {
+    ) -> Option<ScheduledWork> {
         let failed = error.is_some_and(|error| error.scope() == Scope::Token);
         let over = error.is_some_and(Error::ends_connection);
         let record = &connection.record;
@@ -221,8 +221,13 @@ impl Core {
     }
 
     /// The connection of a running request has ended, or is taken to have.
-    pub fn orphaned(self: &Arc<Self>, work: Work, connection: &Arc<Connection>, error: &Error) {
-        if let Work::Job(job) = work {
+    pub fn orphaned(
+        self: &Arc<Self>,
+        work: ScheduledWork,
+        connection: &Arc<Connection>,
+        error: &Error,
+    ) {
+        if let ScheduledWork::Job(job) = work {
             self.failed(job, connection, error.clone());
         }
     }

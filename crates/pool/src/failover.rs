@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hsmux_token::{Error, Kind, ObjectId, Scope, Uses};
 
 use crate::core::Core;
-use crate::job::Attempt;
+use crate::job::RequestAttempts;
 use crate::need::Need;
 use crate::panics::or_panicked;
 use crate::record::Connection;
@@ -22,7 +22,7 @@ impl Core {
     pub fn judge(
         self: &Arc<Self>,
         need: &Need,
-        attempt: &mut Attempt,
+        attempt: &mut RequestAttempts,
         connection: &Arc<Connection>,
         error: Error,
     ) -> Option<Error> {

@@ -1,5 +1,5 @@
-//! What the members that have a key cannot do with it, as a pool tells another one of which it is a member: that one sees a
-//! single token, which offers what any of them offers.
+//! A pool that is a member of another pool tells it what its own members cannot do with a key. The other pool sees a
+//! single token, which offers what any of these members offers.
 
 use hsmux_token::{Attributes, Class, Object, ck};
 
@@ -32,12 +32,12 @@ impl Catalogue {
 }
 
 impl Entry {
-    /// Whether a member serves it now, in this pool or in the one that is its member.
+    /// True if a member serves it now, in this pool or in the pool that is its member.
     pub fn is_served(&self) -> bool {
         !self.members().is_empty() && !says(&self.object.attributes, SERVED_NOWHERE)
     }
 
-    /// Whether a member that is a pool says that it cannot use the key so.
+    /// True if a member that is a pool says that it cannot use the key with this mechanism.
     pub(crate) fn is_unable(&self, mechanism: u64) -> bool {
         says(&self.object.attributes, mechanism)
     }

@@ -10,7 +10,7 @@ use hsmux_token::{Error, Kind, ObjectRef, Operation, Outcome, Result};
 use crate::client_session::Affinity;
 use crate::core::{Acquired, Core};
 use crate::dispatch::{localize, publish};
-use crate::job::{Attempt, Lane, Purpose, Waiter, Work};
+use crate::job::{Lane, Purpose, RequestAttempts, ScheduledWork, Waiter};
 use crate::need::Need;
 use crate::owner::Owner;
 use crate::scheduler::Term;
@@ -50,7 +50,7 @@ impl Core {
             patience: need.patience,
             cost: need.cost,
         };
-        let mut attempt = Attempt::default();
+        let mut attempt = RequestAttempts::default();
         loop {
             let lane = self.wait_for_lane(&need, &attempt, term)?;
             match self.run_on(&lane, operation, term, Purpose::Request) {
@@ -67,14 +67,14 @@ impl Core {
     pub fn wait_for_lane(
         self: &Arc<Self>,
         need: &Need,
-        attempt: &Attempt,
+        attempt: &RequestAttempts,
         term: Term,
     ) -> Result<Lane> {
         self.stand_in_for_the_keeper();
         let mut waiter = None;
         let acquired = self.acquire(need, attempt, term, None, || {
             let made = Waiter::new(need.clone(), term, attempt.clone());
-            Work::Caller(Arc::clone(waiter.insert(made)))
+            ScheduledWork::Caller(Arc::clone(waiter.insert(made)))
         })?;
         match (acquired, waiter) {
             (Acquired::Granted(lane), _) => Ok(lane),

@@ -16,9 +16,9 @@ use crate::request_timing::RequestTiming;
 use crate::scheduler::{Grant, Term, Ticket};
 use crate::seatset::SeatSet;
 
-/// What waits in the queue, or runs on a seat.
+/// Work that waits in the queue, or runs on a seat.
 #[derive(Clone)]
-pub(crate) enum Work {
+pub(crate) enum ScheduledWork {
     Job(Arc<Job>),
     Caller(Arc<Waiter>),
 }
@@ -28,7 +28,7 @@ pub(crate) struct Job {
     pub need: Need,
     pub operation: Operation,
     pub term: Term,
-    pub attempt: Mutex<Attempt>,
+    pub attempt: Mutex<RequestAttempts>,
     /// The client on whose behalf a service requests it.
     pub behalf: Option<Box<str>>,
     /// Records its timing.
@@ -66,7 +66,7 @@ enum JobState {
 pub(crate) struct Waiter {
     pub need: Need,
     pub term: Term,
-    pub attempt: Attempt,
+    pub attempt: RequestAttempts,
     granted: Mutex<Option<Result<Lane>>>,
     signal: Condvar,
 }
@@ -85,7 +85,7 @@ pub(crate) type Lane = Grant<Arc<Connection>>;
 
 /// The attempts of a request so far.
 #[derive(Clone, Default)]
-pub(crate) struct Attempt {
+pub(crate) struct RequestAttempts {
     /// Seats that have failed it; each is asked once at most.
     pub tried: SeatSet,
     /// Failures that may be the request's own fault.
@@ -163,7 +163,7 @@ impl Job {
 }
 
 impl Waiter {
-    pub fn new(need: Need, term: Term, attempt: Attempt) -> Arc<Self> {
+    pub fn new(need: Need, term: Term, attempt: RequestAttempts) -> Arc<Self> {
         Arc::new(Self {
             need,
             term,
@@ -204,16 +204,16 @@ impl Waiter {
     }
 }
 
-impl Attempt {
+impl RequestAttempts {
     /// A request that has already failed somewhere waits for another seat only if the seat was lost.
     pub fn may_wait(&self) -> bool {
         self.last.as_ref().is_none_or(Error::ends_connection)
     }
 }
 
-impl Work {
+impl ScheduledWork {
     /// What is needed, where it was tried, and until when.
-    pub fn with<T>(&self, look: impl FnOnce(&Need, &Attempt, Term) -> T) -> T {
+    pub fn with<T>(&self, look: impl FnOnce(&Need, &RequestAttempts, Term) -> T) -> T {
         match self {
             Self::Job(job) => look(&job.need, &job.attempt.lock(), job.term),
             Self::Caller(waiter) => look(&waiter.need, &waiter.attempt, waiter.term),

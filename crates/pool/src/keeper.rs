@@ -8,7 +8,7 @@ use std::time::Instant;
 use hsmux_token::Error;
 
 use crate::core::Core;
-use crate::job::Work;
+use crate::job::ScheduledWork;
 use crate::panics::{one_round, or_panicked};
 
 impl Core {
@@ -42,7 +42,7 @@ impl Core {
             });
         }
         for work in overdue.running {
-            if let Work::Job(job) = work {
+            if let ScheduledWork::Job(job) = work {
                 let message = format!("{}: the token has not answered in time", job.need.call);
                 let late = Error::pool(hsmux_token::Kind::Deadline, message);
                 each(|| job.complete(Err(late)));

@@ -30,10 +30,10 @@ mod owner;
 mod panics;
 mod pool;
 mod proof;
-mod pulse;
 mod record;
 mod registry;
 mod request_timing;
+mod runtime_watchdog;
 mod scheduler;
 mod seatset;
 mod session_keys;
@@ -58,8 +58,8 @@ pub use options::Options;
 pub use owner::Owner;
 pub use panics::one_round;
 pub use pool::{Pool, serving_threads};
-pub use pulse::{Beat, Pulse};
 pub use request_timing::{RequestTiming, SeatRun};
+pub use runtime_watchdog::{RuntimeState, RuntimeWatchdog};
 pub use scheduler::{DEEPEST, Spread};
 pub use status::{
     DebtStatus, ObjectStatus, ReplicaStatus, SeatState, SeatStatus, Status, TokenStatus,

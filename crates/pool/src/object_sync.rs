@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use hsmux_token::{Error, Object, ObjectId, Result, Seen, Snapshot};
+use hsmux_token::{Error, Object, ObjectChanges, ObjectId, Result, Snapshot};
 
 use crate::core::Core;
 use crate::record::{Connection, Record};
@@ -76,7 +76,7 @@ impl Core {
         self: &Arc<Self>,
         connection: &Arc<Connection>,
         mut reading: Reading<'_>,
-        seen: &Seen,
+        seen: &ObjectChanges,
     ) -> Result<()> {
         let index = reading.index;
         let mut registry = self.registry.lock();
@@ -173,7 +173,7 @@ impl Reading<'_> {
 
     /// `seen` without the objects that were amended meanwhile. The look may be older than the amendment: a key that is
     /// deleted during a look would come back.
-    fn still_true(&self, registry: &Registry, seen: &Seen) -> Seen {
+    fn still_true(&self, registry: &Registry, seen: &ObjectChanges) -> ObjectChanges {
         let amended: HashSet<ObjectId> = registry
             .amendments
             .since(self.index, self.from)

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use hsmux_token::{
-    Class, MechanismInfo, NameMap, Object, ObjectId, Seen, Snapshot, TokenFlags, TokenInfo, ck,
+    Class, MechanismInfo, NameMap, Object, ObjectChanges, ObjectId, Snapshot, TokenFlags,
+    TokenInfo, ck,
 };
 
 use crate::Options;
@@ -104,14 +105,14 @@ impl Registry {
     }
 
     /// True if this changes what the registry has of the seat.
-    pub fn is_news(&self, index: usize, seen: &Seen) -> bool {
+    pub fn is_news(&self, index: usize, seen: &ObjectChanges) -> bool {
         let known =
             |object: &Object| self.replica(index, &object.id).map(|r| &*r.object) == Some(object);
         !seen.made.iter().all(known) || seen.gone.iter().any(|id| self.replica(index, id).is_some())
     }
 
     /// Applies changes of others on the seat's token. Answers the objects to prove.
-    pub fn learn(&mut self, index: usize, holder: &Holder, seen: &Seen) -> Vec<ObjectId> {
+    pub fn learn(&mut self, index: usize, holder: &Holder, seen: &ObjectChanges) -> Vec<ObjectId> {
         for id in &seen.gone {
             self.drop_replica(index, id);
         }

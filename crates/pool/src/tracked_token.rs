@@ -5,7 +5,8 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use hsmux_token::{
-    Batch, Error, Operation, Outcome, Pace, Result, Seen, Snapshot, Token, TokenInfo,
+    Batch, Error, ObjectChanges, Operation, OperationPace, Outcome, Result, Snapshot, Token,
+    TokenInfo,
 };
 
 use crate::core::Core;
@@ -38,11 +39,11 @@ impl Token for TrackedToken {
         self.connection.token.objects()
     }
 
-    fn look(&self) -> Result<Seen> {
+    fn look(&self) -> Result<ObjectChanges> {
         self.connection.token.look()
     }
 
-    fn pace(&self) -> Vec<Pace> {
+    fn pace(&self) -> Vec<OperationPace> {
         self.connection.token.pace()
     }
 

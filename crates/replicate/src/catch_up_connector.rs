@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use hsmux_token::sync::Mutex;
 use hsmux_token::{
-    Batch, DirectConnection, Error, Kind, Operation, Outcome, Pace, Result, Seen, Snapshot, Token,
-    TokenInfo,
+    Batch, DirectConnection, Error, Kind, ObjectChanges, Operation, OperationPace, Outcome, Result,
+    Snapshot, Token, TokenInfo,
 };
 
 use super::{Member, Writer};
@@ -113,7 +113,7 @@ impl Token for MemberToken {
         Ok(snapshot)
     }
 
-    fn look(&self) -> Result<Seen> {
+    fn look(&self) -> Result<ObjectChanges> {
         let mut seen = self.token.look()?;
         if let Some(writer) = self.writer.upgrade().filter(|_| !seen.made.is_empty()) {
             writer.show(&mut seen.made);
@@ -121,7 +121,7 @@ impl Token for MemberToken {
         Ok(seen)
     }
 
-    fn pace(&self) -> Vec<Pace> {
+    fn pace(&self) -> Vec<OperationPace> {
         self.token.pace()
     }
 
@@ -145,8 +145,8 @@ impl Token for MemberToken {
         self.token.hand_over(line)
     }
 
-    fn takes_lines(&self) -> bool {
-        self.token.takes_lines()
+    fn takes_connections(&self) -> bool {
+        self.token.takes_connections()
     }
 
     fn served_directly(&self) -> u64 {

@@ -52,7 +52,7 @@ struct EstimateSnapshot {
 
 /// The direct connections of a key.
 #[derive(Default)]
-struct Direct {
+struct KeyConnections {
     since: Option<Instant>,
     backoff: Backoff,
 }
@@ -162,7 +162,7 @@ impl EstimateCache {
     }
 
     /// Asks for direct connections for keys that are used often.
-    fn connect_directly(&self, direct: &mut HashMap<ObjectId, Direct>) {
+    fn connect_directly(&self, direct: &mut HashMap<ObjectId, KeyConnections>) {
         for (key, used) in &self.snapshot.load().of_keys {
             let is_worth_it = used.uses.load(Ordering::Relaxed) >= WORTH;
             if !is_worth_it || self.connector.is_used_directly(key) {

@@ -12,4 +12,4 @@ pub use daemon::{Daemon, DaemonEvent};
 pub use driver::drive;
 pub use estimates::Estimates;
 pub use member::pool;
-pub use run::{Service, run};
+pub use run::{ServiceProcess, run};

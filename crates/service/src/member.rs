@@ -149,7 +149,7 @@ impl Connector for DaemonConnector {
                 lanes: lanes.collect::<Result<_>>()?,
                 admin: Some(admin),
                 depth: 1,
-                keeper: Box::new(()),
+                peer: Box::new(()),
                 info,
             },
         )?;

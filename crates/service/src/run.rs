@@ -9,7 +9,7 @@ use hsmux_token::Result;
 use crate::{Daemon, DaemonEvent};
 
 /// A service, which is all that its process does.
-pub trait Service: Sized {
+pub trait ServiceProcess: Sized {
     /// Opens its sockets and serves.
     fn start(daemon: &Arc<Daemon>) -> Result<Self>;
 
@@ -22,7 +22,7 @@ pub trait Service: Sized {
 
 /// Runs a service until the daemon at the other end of `link` has ended. `file` is the configuration file, which the
 /// daemon reads.
-pub fn run<S: Service>(link: OwnedFd, file: PathBuf) -> Result<()> {
+pub fn run<S: ServiceProcess>(link: OwnedFd, file: PathBuf) -> Result<()> {
     let daemon = Arc::new(Daemon::await_configuration(link, file)?);
     let mut service = S::start(&daemon).inspect_err(|error| daemon.failed(error))?;
     daemon.ready()?;

@@ -91,11 +91,12 @@ pub enum Kind {
 /// An error that says which call failed, whose fault it is, and the vendor's code.
 #[derive(Clone, Debug, Encode, Decode)]
 #[cbor(transparent)]
-pub struct Error(#[n(0)] Box<Inner>);
+pub struct Error(#[n(0)] Box<ErrorContent>);
 
+/// The parts of an error.
 #[derive(Clone, Debug, Encode, Decode)]
 #[cbor(array)]
-struct Inner {
+struct ErrorContent {
     #[n(0)]
     scope: Scope,
     #[n(1)]
@@ -109,7 +110,7 @@ struct Inner {
 impl Error {
     /// An error of a kind, with a sentence that names what, where and what to do.
     pub fn new(scope: Scope, kind: Kind, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner {
+        Self(Box::new(ErrorContent {
             scope,
             kind,
             message: message.into(),

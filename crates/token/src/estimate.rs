@@ -20,7 +20,7 @@ pub struct KeyCapacity {
     pub members: usize,
 }
 
-/// What a pool expects of a use of a key that would come now.
+/// A pool's estimate for a use of a key that comes now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(array)]
 pub struct Estimate {

@@ -15,7 +15,7 @@ pub fn share(places: usize, of_others: usize) -> usize {
 
 /// What each owner has had. An owner that asked for nothing saves nothing: it starts level with the others.
 #[derive(Debug)]
-pub struct Shares<K> {
+pub struct FairShares<K> {
     had: HashMap<K, u64>,
     /// What the owner that was served last had had by then. Nobody counts as having had less.
     floor: u64,
@@ -29,7 +29,7 @@ const REMEMBERED: usize = 64;
 /// Owners that are remembered at most: with more, all start level again.
 const MOST_REMEMBERED: usize = 4096;
 
-impl<K> Default for Shares<K> {
+impl<K> Default for FairShares<K> {
     fn default() -> Self {
         Self {
             had: HashMap::new(),
@@ -39,7 +39,7 @@ impl<K> Default for Shares<K> {
     }
 }
 
-impl<K: Copy + Eq + Hash> Shares<K> {
+impl<K: Copy + Eq + Hash> FairShares<K> {
     /// What this owner has had: the owner with the least is next.
     pub fn had(&self, owner: K) -> u64 {
         let had = self.had.get(&owner).copied();
@@ -81,7 +81,7 @@ pub struct FairQueue<K, T> {
     bound: usize,
     len: usize,
     lines: HashMap<K, VecDeque<(u64, T)>>,
-    shares: Shares<K>,
+    shares: FairShares<K>,
     sequence: u64,
 }
 
@@ -96,7 +96,7 @@ impl<K: Copy + Eq + Hash, T> FairQueue<K, T> {
             bound: bound.max(1),
             len: 0,
             lines: HashMap::new(),
-            shares: Shares::default(),
+            shares: FairShares::default(),
             sequence: 0,
         }
     }

@@ -36,7 +36,7 @@ pub use attribute::{Attribute, Attributes};
 pub use blob::{Blob, Borrow, Secret};
 pub use error::{Error, Kind, Result, Scope};
 pub use estimate::{Estimate, KeyCapacity, Members, Times};
-pub use fair::{Displaced, FairQueue, Shares, share};
+pub use fair::{Displaced, FairQueue, FairShares, share};
 pub use hash::Hash;
 pub use mechanism::{Gcm, Mechanism, Oaep, Params, Pss};
 pub use name_map::{NameHasher, NameMap};
@@ -54,7 +54,7 @@ pub use token::{
 };
 pub use uri::{Uri, UriError};
 pub use verb::Verb;
-pub use watch::{Pace, Seen, Work};
+pub use watch::{ObjectChanges, OperationKind, OperationPace};
 pub use wiping::Wiping;
 
 /// The numbers of PKCS#11 (`CKM_*`, `CKA_*`, `CKR_*`, `CKO_*`), for every crate alike.

@@ -8,7 +8,9 @@ use crate::sync::{Condvar, Mutex};
 use minicbor::{Decode, Encode};
 use smallvec::SmallVec;
 
-use crate::{Error, Kind, ObjectId, Operation, Outcome, Pace, Result, Seen, Snapshot};
+use crate::{
+    Error, Kind, ObjectChanges, ObjectId, Operation, OperationPace, Outcome, Result, Snapshot,
+};
 
 /// A token: a vendor's module, a worker process, a host, or a pool of any of them.
 pub trait Token: Send + Sync {
@@ -20,14 +22,14 @@ pub trait Token: Send + Sync {
 
     /// Changes of the objects since the last look, or since the objects were read. Reads only what is new; blocks. One thread
     /// at a time calls it.
-    fn look(&self) -> Result<Seen> {
+    fn look(&self) -> Result<ObjectChanges> {
         let message = "this token can be read, and not looked at";
         Err(Error::request(Kind::Unsupported, message))
     }
 
     /// How long its work takes, by kind; nothing where that is not measured. Cheap. A worker measures from the
     /// first time on that it is asked.
-    fn pace(&self) -> Vec<Pace> {
+    fn pace(&self) -> Vec<OperationPace> {
         Vec::new()
     }
 
@@ -84,13 +86,13 @@ pub trait Token: Send + Sync {
     }
 
     /// Nothing waits, and an operation like this one may come next: what can be done before, is done now. Until
-    /// when it is kept, if anything was: then [`Self::let_go`] is to be called.
+    /// when it is kept, if anything was: then [`Self::discard_ready`] is to be called.
     fn make_ready(&self, _like: &Operation) -> Option<Instant> {
         None
     }
 
-    /// Ends what was made ready and has waited for its time.
-    fn let_go(&self) {}
+    /// Discards what [`Self::make_ready`] prepared and nobody used in time.
+    fn discard_ready(&self) {}
 
     /// Calls `lost` once when the connection to the token ends by itself.
     ///
@@ -104,7 +106,7 @@ pub trait Token: Send + Sync {
     }
 
     /// Whether it takes programs' connections over ([`Self::hand_over`]).
-    fn takes_lines(&self) -> bool {
+    fn takes_connections(&self) -> bool {
         false
     }
 

@@ -7,7 +7,7 @@ use crate::{Borrow, Object, ObjectId, Verb};
 /// Changes of a token's objects since the last look.
 #[derive(Clone, Default, Debug, PartialEq, Encode, Decode)]
 #[cbor(array, context_bound = "Borrow")]
-pub struct Seen {
+pub struct ObjectChanges {
     /// Objects that are there now, or have another name or other attributes.
     #[n(0)]
     pub made: Vec<Object>,
@@ -16,7 +16,7 @@ pub struct Seen {
     pub gone: Vec<ObjectId>,
 }
 
-impl Seen {
+impl ObjectChanges {
     /// Whether nothing has changed.
     pub fn is_empty(&self) -> bool {
         self.made.is_empty() && self.gone.is_empty()
@@ -26,10 +26,10 @@ impl Seen {
 /// How long one kind of work takes within a process that holds a token: the vendor's calls alone.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(array)]
-pub struct Pace {
+pub struct OperationPace {
     /// What was done.
     #[n(0)]
-    pub work: Work,
+    pub work: OperationKind,
     /// With which key, the last time.
     #[n(1)]
     pub key: ObjectId,
@@ -42,10 +42,10 @@ pub struct Pace {
     pub count: u64,
 }
 
-/// Work that takes the same time each time: with the output's length it tells sizes of keys apart.
+/// Operations that take the same time each time: with the output's length it tells sizes of keys apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Encode, Decode)]
 #[cbor(array)]
-pub struct Work {
+pub struct OperationKind {
     /// What was done.
     #[n(0)]
     pub verb: Verb,
@@ -60,7 +60,7 @@ pub struct Work {
     pub output: u32,
 }
 
-impl Work {
+impl OperationKind {
     /// Lengths in bytes.
     pub fn new(verb: Verb, mechanism: u64, input: usize, output: usize) -> Self {
         let bits = |len: usize| usize::BITS - len.leading_zeros();

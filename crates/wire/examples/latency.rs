@@ -191,7 +191,7 @@ fn daemon(callers: usize, lanes: usize) {
             .collect(),
         admin: Some(spawn_lane(&mut children).into()),
         depth: 2,
-        keeper: Box::new(()),
+        peer: Box::new(()),
     };
     let token = RemoteToken::start(Arc::clone(&reactor), link).unwrap();
     measure("RemoteToken::execute", callers, || {

@@ -38,11 +38,11 @@ pub(crate) struct Budgets {
 struct Budget {
     bytes: usize,
     /// Connections that wait for room, oldest first.
-    waiting: VecDeque<Arc<Hold>>,
+    waiting: VecDeque<Arc<HeldBytes>>,
 }
 
 /// Bytes that one connection holds, or waits for.
-struct Hold {
+struct HeldBytes {
     bytes: AtomicUsize,
     granted: AtomicBool,
     since: Mutex<Instant>,
@@ -58,7 +58,7 @@ pub(crate) struct Charge {
     short_of_user: Arc<AtomicUsize>,
     /// Whether `hold` is set; read without its lock.
     counted: AtomicBool,
-    hold: Mutex<Option<Arc<Hold>>>,
+    hold: Mutex<Option<Arc<HeldBytes>>>,
 }
 
 /// Whether a connection may hold what it asks for.
@@ -73,7 +73,7 @@ pub(crate) enum Room {
 
 /// Connections that have room now.
 #[must_use]
-pub(crate) struct Granted(Vec<Arc<Hold>>);
+pub(crate) struct Granted(Vec<Arc<HeldBytes>>);
 
 impl Granted {
     /// Resumes them. The caller holds no lock.
@@ -144,7 +144,7 @@ impl Charge {
             budget.waiting.retain(|other| !Arc::ptr_eq(other, held));
         }
         let fits = budget.waiting.is_empty() && budget.fits(bytes);
-        let new = Arc::new(Hold {
+        let new = Arc::new(HeldBytes {
             bytes: AtomicUsize::new(bytes),
             granted: AtomicBool::new(fits),
             since: Mutex::new(Instant::now()),
@@ -217,7 +217,7 @@ impl Charge {
         }
         if bytes > 0 {
             budget.bytes += bytes;
-            *hold = Some(Arc::new(Hold {
+            *hold = Some(Arc::new(HeldBytes {
                 bytes: AtomicUsize::new(bytes),
                 granted: AtomicBool::new(true),
                 since: Mutex::new(Instant::now()),
@@ -255,7 +255,7 @@ impl Budget {
     }
 
     /// Changes the bytes that a connection holds. It never waits: one that waits while it holds bytes could wait for ever.
-    fn change(&mut self, held: &Hold, bytes: usize) -> Room {
+    fn change(&mut self, held: &HeldBytes, bytes: usize) -> Room {
         let before = held.bytes.load(Ordering::Relaxed);
         self.bytes -= before;
         let fits = bytes <= before || self.fits(bytes);
@@ -266,7 +266,7 @@ impl Budget {
     }
 
     /// Gives room to the connections that have waited longest.
-    fn grant(&mut self) -> Vec<Arc<Hold>> {
+    fn grant(&mut self) -> Vec<Arc<HeldBytes>> {
         let mut granted = Vec::new();
         while let Some(next) = self.waiting.front()
             && let bytes = next.bytes.load(Ordering::Relaxed)
@@ -294,11 +294,11 @@ mod tests {
     const QUARTER: usize = USER / 4;
 
     #[derive(Default)]
-    struct Connection {
+    struct PausableConnection {
         paused: AtomicBool,
     }
 
-    impl Reader for Connection {
+    impl Reader for PausableConnection {
         fn pause(&self) {
             self.paused.store(true, Ordering::Relaxed);
         }
@@ -308,7 +308,7 @@ mod tests {
         }
     }
 
-    type Mine = (Charge, Arc<Connection>);
+    type Mine = (Charge, Arc<PausableConnection>);
 
     /// A connection of this user.
     fn connection(budgets: &Budgets, uid: u32) -> Mine {

@@ -20,7 +20,7 @@ use crate::hello::{Greeting, SPOKEN, agree};
 use crate::outlet::Outlet;
 use crate::reactor::{Source, User, Watch};
 use crate::server::{Conversation, HandedOver, Service};
-use crate::slots::Taken;
+use crate::slots::TakenSlots;
 use crate::{Hello, Peer, Reply, VERSION, Welcome, fitted};
 
 /// The connection of a peer that sends no greeting is closed after this.
@@ -51,7 +51,7 @@ pub(crate) struct Caller {
     /// A worker answers. Here the connection is only watched for its end.
     elsewhere: AtomicBool,
     ended: AtomicBool,
-    slots: OnceLock<Taken>,
+    slots: OnceLock<TakenSlots>,
     _open: Counted,
 }
 
@@ -106,7 +106,7 @@ impl Caller {
     }
 
     /// Holds its slots until it is dropped.
-    pub fn keep(&self, slots: Taken) {
+    pub fn keep(&self, slots: TakenSlots) {
         let _ = self.slots.set(slots);
     }
 

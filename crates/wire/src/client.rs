@@ -13,7 +13,7 @@ use crate::count::{Count, Counted};
 use crate::frame;
 use crate::hello::{Greeting, SPOKEN, Versions};
 use crate::{Answer, Call, Endpoint, Hello, Item, KNOWS_BEGIN, Peer, Reply, Welcome, socket};
-use direct::Direct;
+use direct::WorkerConnections;
 
 /// Idle connections that are kept; a burst of threads may have opened more.
 const MAX_IDLE: usize = 256;
@@ -32,8 +32,8 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 pub struct Client {
     endpoint: Endpoint,
     hello: Hello,
-    idle: Mutex<Vec<Line>>,
-    direct: Box<Direct>,
+    idle: Mutex<Vec<DaemonConnection>>,
+    direct: Box<WorkerConnections>,
     open: Count,
     /// The PIN of the last login that was accepted. A thread holds it while it connects.
     login: Turn<Option<Secret>>,
@@ -44,8 +44,8 @@ pub struct Client {
 /// Decides whether the process that listens at a socket may be told anything.
 pub type VerifyServer = fn(&Endpoint, Peer) -> io::Result<()>;
 
-/// A connection that has been greeted.
-struct Line {
+/// A connection to the daemon that has been greeted.
+struct DaemonConnection {
     connection: Connection,
     version: u16,
     _open: Counted,
@@ -66,8 +66,8 @@ impl Client {
 
     /// Connects and greets the daemon. The next call uses the connection.
     pub fn reach(&self) -> Result<()> {
-        let line = self.fresh(Instant::now() + CONNECT_WITHIN)?;
-        self.idle.lock().push(line);
+        let daemon = self.fresh(Instant::now() + CONNECT_WITHIN)?;
+        self.idle.lock().push(daemon);
         Ok(())
     }
 
@@ -160,11 +160,11 @@ impl Client {
 
     fn exchange_with_daemon(&self, call: &Call, deadline: Instant) -> Result<Reply> {
         let idle = self.idle.lock().pop();
-        let line = match idle {
-            Some(line) => line,
+        let daemon = match idle {
+            Some(daemon) => daemon,
             None => self.fresh(deadline)?,
         };
-        let broken = match self.exchange_on(line, call, deadline) {
+        let broken = match self.exchange_on(daemon, call, deadline) {
             Ok(reply) => return Ok(reply),
             Err(broken) => broken,
         };
@@ -173,27 +173,33 @@ impl Client {
         }
         // The other connections lead to the same daemon, which has ended.
         self.idle.lock().clear();
-        let line = self.fresh(deadline)?;
-        self.exchange_on(line, call, deadline)
+        let daemon = self.fresh(deadline)?;
+        self.exchange_on(daemon, call, deadline)
             .map_err(|broken| self.broken(&broken, call))
     }
 
-    fn exchange_on(&self, mut line: Line, call: &Call, deadline: Instant) -> Result<Reply, Broken> {
-        let answer = line.connection.exchange(call, Some(deadline))?;
-        let reply = frame::decode_reply(line.version, &answer.into()).map_err(Broken::Malformed)?;
-        self.keep(line);
+    fn exchange_on(
+        &self,
+        mut daemon: DaemonConnection,
+        call: &Call,
+        deadline: Instant,
+    ) -> Result<Reply, Broken> {
+        let answer = daemon.connection.exchange(call, Some(deadline))?;
+        let reply =
+            frame::decode_reply(daemon.version, &answer.into()).map_err(Broken::Malformed)?;
+        self.keep(daemon);
         Ok(reply)
     }
 
-    fn keep(&self, line: Line) {
+    fn keep(&self, daemon: DaemonConnection) {
         let mut idle = self.idle.lock();
         if idle.len() < MAX_IDLE {
-            idle.push(line);
+            idle.push(daemon);
         }
     }
 
     /// Connects and greets, one thread at a time: the first thread logs the application in again.
-    fn fresh(&self, deadline: Instant) -> Result<Line> {
+    fn fresh(&self, deadline: Instant) -> Result<DaemonConnection> {
         let mut login = self
             .login
             .lock_until(deadline)
@@ -214,7 +220,7 @@ impl Client {
             Greeting::Welcome(welcome) => welcome,
             Greeting::Refused(error) => return Err(error.at(&self.endpoint)),
         };
-        let mut line = Line {
+        let mut daemon = DaemonConnection {
             connection,
             version: welcome.version,
             _open: self.open.one(),
@@ -224,14 +230,14 @@ impl Client {
         let before = self.welcome.lock().replace(welcome);
         let restarted = before.is_some_and(|before| before.boot != boot);
         if (restarted || forgotten) && login.is_some() {
-            self.login_again(&mut line, &mut login, deadline)?;
+            self.login_again(&mut daemon, &mut login, deadline)?;
         }
-        Ok(line)
+        Ok(daemon)
     }
 
     fn login_again(
         &self,
-        line: &mut Line,
+        daemon: &mut DaemonConnection,
         login: &mut Option<Secret>,
         deadline: Instant,
     ) -> Result<()> {
@@ -239,11 +245,11 @@ impl Client {
             return Ok(());
         };
         let call = Call::Login(pin.clone());
-        let answer = line
+        let answer = daemon
             .connection
             .exchange(&call, Some(deadline))
             .map_err(|broken| self.broken(&broken, &call))?;
-        let reply = frame::decode_reply(line.version, &answer.into())?;
+        let reply = frame::decode_reply(daemon.version, &answer.into())?;
         // A PIN that is refused now is not sent again. The application's next call fails because it is not logged in.
         if matches!(reply.answer, Answer::Done) {
             *login = Some(pin);

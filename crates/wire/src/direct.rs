@@ -1,8 +1,8 @@
 //! The worker's end of connections that were handed over to it: programs' own, each for uses of one key.
 
+mod connection;
 #[doc(hidden)]
 pub mod fuzzing;
-mod line;
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -16,11 +16,11 @@ use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, ObjectId, Operation, Params, Result, Token};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
-pub use line::Handed;
-use line::{Heard, Line};
+pub use connection::ProgramConnection;
+use connection::{ConnectionReader, ReadResult};
 
+use crate::busy_poll::BusyPoll;
 use crate::frame::KEPT;
-use crate::vigil::Vigil;
 
 /// The longest frame of such a connection: what is longer goes through the daemon.
 pub(crate) const LONGEST: usize = 32 << 10;
@@ -58,7 +58,7 @@ const HOME: u64 = 1 << 63;
 pub struct Direct {
     epoll: OwnedFd,
     waker: OwnedFd,
-    lines: Mutex<HashMap<u64, Line>>,
+    readers: Mutex<HashMap<u64, ConnectionReader>>,
     open: AtomicUsize,
     at_home: AtomicUsize,
     everywhere: Arc<AtomicUsize>,
@@ -118,7 +118,7 @@ impl Direct {
         Ok(Self {
             epoll,
             waker,
-            lines: Mutex::default(),
+            readers: Mutex::default(),
             open: AtomicUsize::new(0),
             at_home: AtomicUsize::new(0),
             everywhere,
@@ -134,16 +134,16 @@ impl Direct {
     pub fn admit(
         &self,
         number: u64,
-        handed: Arc<Handed>,
+        connection: Arc<ProgramConnection>,
         shared: bool,
         home: bool,
     ) -> io::Result<()> {
-        // Both under the lock: what comes at once is to find its line.
-        let mut lines = self.lines.lock();
-        let place = match lines.entry(number) {
-            Entry::Vacant(place) => place,
-            Entry::Occupied(mut line) => {
-                if shared && !std::mem::replace(&mut line.get_mut().shared, true) {
+        // Both under the lock: bytes that come at once have to find their reader.
+        let mut readers = self.readers.lock();
+        let entry = match readers.entry(number) {
+            Entry::Vacant(entry) => entry,
+            Entry::Occupied(mut reader) => {
+                if shared && !std::mem::replace(&mut reader.get_mut().shared, true) {
                     self.shared.fetch_add(1, Ordering::Relaxed);
                 }
                 return Ok(());
@@ -151,25 +151,30 @@ impl Direct {
         };
         let data = epoll::EventData::new_u64(number | if home { HOME } else { 0 });
         let events = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
-        epoll::add(&self.epoll, &handed.stream, data, events)?;
-        place.insert(Line::new(handed, shared, home));
+        epoll::add(&self.epoll, &connection.stream, data, events)?;
+        entry.insert(ConnectionReader::new(connection, shared, home));
         self.open.fetch_add(1, Ordering::Relaxed);
         self.at_home.fetch_add(usize::from(home), Ordering::Relaxed);
         self.shared
             .fetch_add(usize::from(shared), Ordering::Relaxed);
-        self.count_users(&lines);
+        self.count_users(&readers);
         Ok(())
     }
 
-    fn count_users(&self, lines: &HashMap<u64, Line>) {
-        let users: HashSet<_> = lines.values().map(|line| line.handed.uid).collect();
+    fn count_users(&self, readers: &HashMap<u64, ConnectionReader>) {
+        let users: HashSet<_> = readers
+            .values()
+            .map(|reader| reader.connection.uid)
+            .collect();
         self.users.store(users.len(), Ordering::Relaxed);
     }
 
     /// The connection of this number, if it is heard here.
-    pub fn find(&self, number: u64) -> Option<Arc<Handed>> {
-        let lines = self.lines.lock();
-        lines.get(&number).map(|line| Arc::clone(&line.handed))
+    pub fn find(&self, number: u64) -> Option<Arc<ProgramConnection>> {
+        let readers = self.readers.lock();
+        readers
+            .get(&number)
+            .map(|reader| Arc::clone(&reader.connection))
     }
 
     /// Connections that are open.
@@ -193,18 +198,18 @@ impl Direct {
         let mut events = Vec::with_capacity(EVENTS);
         let mut ready = Vec::with_capacity(EVENTS);
         let mut round = Round::default();
-        let mut vigil = Vigil::new();
+        let mut busy_poll = BusyPoll::new();
         let [mut kept, mut rest]: [Option<Instant>; 2] = [None; 2];
         while !self.stopping.load(Ordering::Acquire) {
             events.clear();
             let next = kept.into_iter().chain(rest).min();
             let within = next.map(|until| until.saturating_duration_since(Instant::now()));
             let running = self.everywhere.load(Ordering::Relaxed);
-            vigil
+            busy_poll
                 .wait(&self.epoll, &mut events, within, Some(running))
                 .map_err(|errno| Error::lost(format!("epoll_wait: {errno}")))?;
             if is_over(&mut kept) {
-                token.let_go();
+                token.discard_ready();
             }
             ready.clear();
             ready.extend(events.iter().map(|event| event.data.u64()));
@@ -226,10 +231,10 @@ impl Direct {
             }
         }
         supervisor.rest();
-        let mut lines = self.lines.lock();
-        let numbers: Vec<u64> = lines.keys().copied().collect();
+        let mut readers = self.readers.lock();
+        let numbers: Vec<u64> = readers.keys().copied().collect();
         for number in numbers {
-            self.let_go(&mut lines, number);
+            self.remove(&mut readers, number);
         }
         Ok(())
     }
@@ -253,46 +258,48 @@ impl Direct {
 
     /// The connection of each user whose turn was the longest ago; the user first whose last turn was.
     fn keep_one_of_each_user(&self, ready: &mut Vec<u64>) {
-        let mut lines = self.lines.lock();
+        let mut readers = self.readers.lock();
         let mut last_turns = HashMap::new();
-        for line in lines.values() {
-            let last = last_turns.entry(line.handed.uid).or_insert(line.turn);
-            *last = line.turn.max(*last);
+        for reader in readers.values() {
+            let last = last_turns
+                .entry(reader.connection.uid)
+                .or_insert(reader.turn);
+            *last = reader.turn.max(*last);
         }
-        ready.retain(|number| lines.contains_key(&(number & !HOME)));
-        let line = |number: &u64| &lines[&(number & !HOME)];
+        ready.retain(|number| readers.contains_key(&(number & !HOME)));
+        let reader = |number: &u64| &readers[&(number & !HOME)];
         ready.sort_by_cached_key(|number| {
-            let line = line(number);
-            (line.handed.uid, !line.home, line.turn)
+            let reader = reader(number);
+            (reader.connection.uid, !reader.home, reader.turn)
         });
-        ready.dedup_by_key(|number| line(number).handed.uid);
-        ready.sort_by_key(|number| last_turns[&line(number).handed.uid]);
+        ready.dedup_by_key(|number| reader(number).connection.uid);
+        ready.sort_by_key(|number| last_turns[&reader(number).connection.uid]);
         for number in ready {
-            if let Some(line) = lines.get_mut(&(*number & !HOME)) {
-                line.turn = self.turns.fetch_add(1, Ordering::Relaxed) + 1;
+            if let Some(reader) = readers.get_mut(&(*number & !HOME)) {
+                reader.turn = self.turns.fetch_add(1, Ordering::Relaxed) + 1;
             }
         }
     }
 
     fn hear(&self, ready: &[u64], round: &mut Round) {
-        let mut lines = self.lines.lock();
+        let mut readers = self.readers.lock();
         for number in ready {
             let number = number & !HOME;
-            let Some(line) = lines.get_mut(&number) else {
+            let Some(reader) = readers.get_mut(&number) else {
                 continue;
             };
-            let goes_on = match line.hear(&mut round.chunk[..]) {
-                Heard::Nothing => true,
-                Heard::Asked(operation, deadline) => {
-                    round.lines.push(number);
+            let goes_on = match reader.hear(&mut round.chunk[..]) {
+                ReadResult::Nothing => true,
+                ReadResult::Asked(operation, deadline) => {
+                    round.readers.push(number);
                     round.operations.push((operation, deadline));
                     true
                 }
-                Heard::Refused(error) => line.answer(Err(error), &mut round.out),
-                Heard::Ended => false,
+                ReadResult::Refused(error) => reader.answer(Err(error), &mut round.out),
+                ReadResult::Ended => false,
             };
             if !goes_on {
-                self.let_go(&mut lines, number);
+                self.remove(&mut readers, number);
             }
         }
     }
@@ -306,7 +313,7 @@ impl Direct {
     ) -> Option<Operation> {
         let Round {
             operations,
-            lines,
+            readers,
             out,
             ..
         } = round;
@@ -317,38 +324,38 @@ impl Direct {
             supervisor.begin();
             let now = Instant::now();
             let took = now - std::mem::replace(&mut begun, now);
-            let number = lines[place];
-            let mut lines = self.lines.lock();
-            let goes_on = lines.get_mut(&number).is_none_or(|line| {
-                line.long = if took > SHORT { line.long + 1 } else { 0 };
-                line.answer(result, out) && line.long < TOO_LONG
+            let number = readers[place];
+            let mut readers = self.readers.lock();
+            let goes_on = readers.get_mut(&number).is_none_or(|reader| {
+                reader.long = if took > SHORT { reader.long + 1 } else { 0 };
+                reader.answer(result, out) && reader.long < TOO_LONG
             });
             if !goes_on {
-                self.let_go(&mut lines, number);
+                self.remove(&mut readers, number);
             }
         });
         operations.pop().map(|(last, _)| last)
     }
 
-    fn let_go(&self, lines: &mut HashMap<u64, Line>, number: u64) {
-        if let Some(line) = lines.remove(&number) {
-            let _ = epoll::delete(&self.epoll, &line.handed.stream);
-            line.end();
+    fn remove(&self, readers: &mut HashMap<u64, ConnectionReader>, number: u64) {
+        if let Some(reader) = readers.remove(&number) {
+            let _ = epoll::delete(&self.epoll, &reader.connection.stream);
+            reader.end();
             self.open.fetch_sub(1, Ordering::Relaxed);
             self.at_home
-                .fetch_sub(usize::from(line.home), Ordering::Relaxed);
+                .fetch_sub(usize::from(reader.home), Ordering::Relaxed);
             self.shared
-                .fetch_sub(usize::from(line.shared), Ordering::Relaxed);
-            self.count_users(lines);
+                .fetch_sub(usize::from(reader.shared), Ordering::Relaxed);
+            self.count_users(readers);
         }
     }
 }
 
-/// What has come on several lines, to be worked on together; and room for one frame each way.
+/// What has come on several connections, to be worked on together; and room for one frame each way.
 struct Round {
     operations: Vec<(Operation, Instant)>,
-    /// The line of each.
-    lines: Vec<u64>,
+    /// The number of each one's connection.
+    readers: Vec<u64>,
     chunk: Box<[u8]>,
     out: Vec<u8>,
 }
@@ -357,7 +364,7 @@ impl Default for Round {
     fn default() -> Self {
         Self {
             operations: Vec::new(),
-            lines: Vec::new(),
+            readers: Vec::new(),
             chunk: vec![0; CHUNK].into_boxed_slice(),
             out: Vec::with_capacity(KEPT),
         }
@@ -368,6 +375,6 @@ impl Round {
     /// How many there were; they are forgotten.
     fn served(&mut self) -> u64 {
         self.operations.clear();
-        self.lines.drain(..).count() as u64
+        self.readers.drain(..).count() as u64
     }
 }

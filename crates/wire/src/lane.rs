@@ -30,7 +30,7 @@ pub fn serve_lane(stream: UnixStream, version: u16, token: &dyn Token) -> Result
         let first = match lane.connection.read(MAX_FRAME, ready) {
             Ok(frame) => frame,
             Err(nothing) if nothing.is_late() => {
-                token.let_go();
+                token.discard_ready();
                 ready = None;
                 continue;
             }

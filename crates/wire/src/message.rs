@@ -5,8 +5,8 @@
 //! one cannot read at all is governed by the version agreed in [`Hello`] and [`Welcome`].
 
 use hsmux_token::{
-    Blob, Borrow, Error, Estimate, Object, ObjectId, Operation, Outcome, Pace, Secret, Seen,
-    Snapshot, TokenInfo,
+    Blob, Borrow, Error, Estimate, Object, ObjectChanges, ObjectId, Operation, OperationPace,
+    Outcome, Secret, Snapshot, TokenInfo,
 };
 use minicbor::{Decode, Encode};
 
@@ -106,7 +106,8 @@ pub enum Call {
     /// until something changes, and then ends without another word. On a refusal all is as before.
     #[n(10)]
     HandOver(#[n(0)] ObjectId),
-    /// What uses of these keys would have to wait for now, at most [`ESTIMATED`]; answered by [`Answer::Estimates`]. Of services.
+    /// The expected wait of a use of each of these keys, at most [`ESTIMATED`]; answered by [`Answer::Estimates`].
+    /// Of services.
     #[n(11)]
     Estimates(#[n(0)] Vec<ObjectId>),
 }
@@ -182,10 +183,10 @@ pub enum Answer {
     Doing(#[n(0)] String),
     /// See [`Call::Look`].
     #[n(9)]
-    Seen(#[n(0)] Seen),
+    Seen(#[n(0)] ObjectChanges),
     /// See [`Call::Pace`].
     #[n(10)]
-    Pace(#[n(0)] Vec<Pace>),
+    Pace(#[n(0)] Vec<OperationPace>),
     /// A worker has connected to a token elsewhere, which speaks this version on the lanes.
     #[n(11)]
     Linked(#[n(0)] TokenInfo, #[n(1)] u16),

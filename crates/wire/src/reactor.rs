@@ -23,9 +23,9 @@ pub(crate) use turns::User;
 use turns::{Ready, Turns};
 
 use crate::budget::Budgets;
-use crate::cork::together;
+use crate::busy_poll::{BusyPoll, look};
 use crate::slots::AllSlots;
-use crate::vigil::{Vigil, look};
+use crate::write_batch::together;
 
 /// What the reactor watches: one or more descriptors, told apart by a tag, and deadlines.
 pub(crate) trait Source: Send + Sync {
@@ -63,7 +63,7 @@ struct Core {
     epoll: Unshared<OwnedFd>,
     waker: Unshared<OwnedFd>,
     stopping: AtomicBool,
-    vigilant: AtomicBool,
+    busy_polls: AtomicBool,
     /// Frames that a process on this machine works on.
     running: AtomicUsize,
     next_id: AtomicU64,
@@ -161,10 +161,10 @@ impl Reactor {
         Ok(reactor)
     }
 
-    /// From now on the thread stays awake for a moment where an event is likely to come soon and a
+    /// From now on the thread polls for a moment before it sleeps, if an event is likely to come soon and a
     /// CPU is left for that. For a process that does nothing else.
-    pub fn keep_vigil(&self) {
-        self.core.vigilant.store(true, Ordering::Relaxed);
+    pub fn use_busy_polling(&self) {
+        self.core.busy_polls.store(true, Ordering::Relaxed);
     }
 
     /// Ends the thread, and with it every connection and lane. A server does this in the end: its
@@ -276,7 +276,7 @@ impl Core {
             epoll,
             waker,
             stopping: AtomicBool::new(false),
-            vigilant: AtomicBool::new(false),
+            busy_polls: AtomicBool::new(false),
             running: AtomicUsize::new(0),
             next_id: AtomicU64::new(1),
             sources: Sources::default(),
@@ -312,12 +312,12 @@ impl Core {
     fn run(&self) {
         let mut events = Vec::with_capacity(EVENTS);
         let TurnRoom(mut scratch) = TurnRoom::default();
-        let mut vigil = Vigil::new();
+        let mut busy_poll = BusyPoll::new();
         let mut turns = Turns::new();
         while !self.stopping.load(Ordering::Acquire) {
             let next = self.timers.lock().peek().map(|first| first.0.0);
             events.clear();
-            if let Err(errno) = self.wait(&mut events, next, &mut vigil) {
+            if let Err(errno) = self.wait(&mut events, next, &mut busy_poll) {
                 tracing::error!(%errno, "epoll_wait failed; the reactor stops");
                 break;
             }
@@ -351,12 +351,12 @@ impl Core {
         &self,
         events: &mut Vec<epoll::Event>,
         next: Option<Instant>,
-        vigil: &mut Vigil,
+        busy_poll: &mut BusyPoll,
     ) -> rustix::io::Result<()> {
         let within = next.map(|at| at.saturating_duration_since(Instant::now()));
-        let vigilant = self.vigilant.load(Ordering::Relaxed);
-        let running = vigilant.then(|| self.running.load(Ordering::Relaxed));
-        vigil.wait(&self.epoll, events, within, running)
+        let busy_polls = self.busy_polls.load(Ordering::Relaxed);
+        let running = busy_polls.then(|| self.running.load(Ordering::Relaxed));
+        busy_poll.wait(&self.epoll, events, within, running)
     }
 
     fn dispatch(&self, event: &epoll::Event, scratch: &mut [u8]) {
@@ -365,7 +365,7 @@ impl Core {
             let _ = rustix::io::read(&self.waker, &mut [0_u8; 8]);
             return;
         }
-        self.visit(data >> TAG_BITS, |source| {
+        self.call_source(data >> TAG_BITS, |source| {
             source.ready(data as u16, flags, scratch);
         });
     }
@@ -414,7 +414,7 @@ impl Core {
                 return;
             };
             drop(timers);
-            self.visit(id, |source| {
+            self.call_source(id, |source| {
                 if let Some(at) = source.expired(now) {
                     self.wake_at(at, id);
                 }
@@ -424,7 +424,7 @@ impl Core {
 
     /// Calls a source, which an event of a moment ago may have ended. One that panics is let go:
     /// the others are not to suffer.
-    fn visit(&self, id: u64, call: impl FnOnce(Arc<dyn Source>)) {
+    fn call_source(&self, id: u64, call: impl FnOnce(Arc<dyn Source>)) {
         let Some(source) = self.sources.get(id) else {
             return;
         };

@@ -45,7 +45,7 @@ pub enum FromService {
     /// The daemon is to serve a connection.
     Connect {
         /// For whom.
-        client: Client,
+        client: ServiceClient,
         /// The daemon's end.
         connection: UnixStream,
     },
@@ -62,7 +62,7 @@ pub enum FromService {
 
 /// Whose requests come on a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub enum Client {
+pub enum ServiceClient {
     /// The service's own.
     #[n(0)]
     Service,
@@ -90,7 +90,7 @@ enum Packet {
     #[n(3)]
     Failed(#[n(0)] Error),
     #[n(4)]
-    Connect(#[n(0)] Client),
+    Connect(#[n(0)] ServiceClient),
     #[n(6)]
     Trouble(#[n(0)] Option<String>),
     #[n(5)]
@@ -252,8 +252,8 @@ mod tests {
         (daemon, ServiceLink::of_service(service))
     }
 
-    fn web1() -> Client {
-        Client::Host {
+    fn web1() -> ServiceClient {
+        ServiceClient::Host {
             name: "web1".into(),
             from: "192.0.2.1:7".into(),
         }

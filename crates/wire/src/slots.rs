@@ -37,7 +37,7 @@ struct UserSlot {
 }
 
 /// The slots of one connection: at its listener, and over all.
-pub(crate) struct Taken {
+pub(crate) struct TakenSlots {
     _slots: [UserSlot; 2],
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn take(
     uid: u32,
     listener: &UserSlots,
     all: &AllSlots,
-) -> Result<Taken, Error> {
+) -> Result<TakenSlots, Error> {
     let most_of_user = all.most_of_user;
     let busy = |message| Error::pool(Kind::Busy, message);
     if all.slots.0.lock().of(uid) >= most_of_user {
@@ -66,7 +66,7 @@ pub(crate) fn take(
             slots.make_room(uid);
         }
     }
-    Ok(Taken {
+    Ok(TakenSlots {
         _slots: [listener, &all.slots].map(|slots| slots.insert(uid, caller)),
     })
 }

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use common::*;
 use hsmux_token::{Batch, ObjectId, Operation, Outcome, Result, Snapshot, Token, TokenInfo};
 use hsmux_wire::{
-    Answer, Call, Connection, Direct, Handed, Item, Reply, Supervisor, VERSION, decode, frame,
+    Answer, Call, Connection, Direct, Item, ProgramConnection, Reply, Supervisor, VERSION, decode,
+    frame,
 };
 
 /// Nobody looks whether it hangs.
@@ -33,9 +34,9 @@ fn a_frame_that_comes_byte_by_byte_ends_its_connection() {
     let workers = Workers::of([Arc::new(Echo) as Arc<dyn Token>]);
     let (mut near, far) = UnixStream::pair().unwrap();
     let key = ObjectId::of_certificate(b"a key");
-    let handed = Handed::new(far, VERSION, key, Arc::clone(&workers.open)).unwrap();
+    let connection = ProgramConnection::new(far, VERSION, key, Arc::clone(&workers.open)).unwrap();
     let direct = &workers.all[0].0;
-    direct.admit(1, Arc::new(handed), false, true).unwrap();
+    direct.admit(1, Arc::new(connection), false, true).unwrap();
     let frame = [1000_u32.to_le_bytes().as_slice(), &[0; 1000]].concat();
     let until = soon();
     let mut written = 0;
@@ -103,22 +104,22 @@ impl Workers {
     }
 
     /// A program's end of a connection that all of them hear, the first one from before on.
-    fn line(&self, number: u64) -> Connection {
-        self.line_over(number, UnixStream::pair().unwrap())
+    fn connect(&self, number: u64) -> Connection {
+        self.connect_over(number, UnixStream::pair().unwrap())
     }
 
     /// The same over these two ends.
-    fn line_over(&self, number: u64, (near, far): (UnixStream, UnixStream)) -> Connection {
+    fn connect_over(&self, number: u64, (near, far): (UnixStream, UnixStream)) -> Connection {
         let key = ObjectId::of_certificate(b"a key");
-        let handed = Handed::new(far, VERSION, key, Arc::clone(&self.open)).unwrap();
-        let handed = Arc::new(handed);
+        let connection = ProgramConnection::new(far, VERSION, key, Arc::clone(&self.open)).unwrap();
+        let connection = Arc::new(connection);
         self.all[0]
             .0
-            .admit(number, Arc::clone(&handed), false, true)
+            .admit(number, Arc::clone(&connection), false, true)
             .unwrap();
         for (direct, _) in &self.all {
-            let handed = Arc::clone(&handed);
-            direct.admit(number, handed, true, false).unwrap();
+            let connection = Arc::clone(&connection);
+            direct.admit(number, connection, true, false).unwrap();
             assert!(direct.find(number).is_some());
         }
         Connection::new(near)
@@ -133,13 +134,13 @@ impl Workers {
     }
 }
 
-fn ask(line: &mut Connection, data: &[u8]) -> Vec<u8> {
+fn ask(connection: &mut Connection, data: &[u8]) -> Vec<u8> {
     let item = Item {
         behalf: None,
         operation: sign(data),
         remaining_us: LONG.as_micros() as u64,
     };
-    let answer = line
+    let answer = connection
         .exchange(&Call::Execute(vec![item]), Some(soon()))
         .unwrap();
     match decode::<Reply>(answer).unwrap().answer {
@@ -162,11 +163,11 @@ fn what_comes_while_one_works_is_taken_by_another() {
         goes_on: Barrier::new(4),
     });
     let workers = Workers::of([(); 3].map(|()| Arc::clone(&token) as Arc<dyn Token>));
-    let mut lines = [1, 2, 3].map(|number| workers.line(number));
+    let mut connections = [1, 2, 3].map(|number| workers.connect(number));
     thread::scope(|scope| {
         // Nobody goes on before all three have begun.
-        for (number, line) in (1..).zip(&mut lines) {
-            scope.spawn(move || assert_eq!(ask(line, &[number]), [number]));
+        for (number, connection) in (1..).zip(&mut connections) {
+            scope.spawn(move || assert_eq!(ask(connection, &[number]), [number]));
             assert_eq!(begun.recv_timeout(LONG).unwrap(), [number]);
         }
         token.goes_on.wait();
@@ -181,12 +182,12 @@ fn each_use_is_answered_once_whoever_takes_it() {
     let lengths = [0, 1, 200, 9_000, 20_000, 27_000, 64, 33];
     thread::scope(|scope| {
         for (number, length) in (1..).zip(lengths) {
-            let mut line = workers.line(number);
+            let mut connection = workers.connect(number);
             scope.spawn(move || {
                 for n in 0..500_u64 {
                     let mut data = vec![number as u8; length];
                     data.extend(n.to_le_bytes());
-                    assert_eq!(ask(&mut line, &data), data);
+                    assert_eq!(ask(&mut connection, &data), data);
                 }
             });
         }
@@ -197,9 +198,9 @@ fn each_use_is_answered_once_whoever_takes_it() {
 #[test]
 fn it_ends_for_all_when_one_ends_it() {
     let workers = Workers::of([(); 2].map(|()| Arc::new(Echo) as Arc<dyn Token>));
-    let mut line = workers.line(1);
+    let mut connection = workers.connect(1);
     let unheard = Call::Execute(Vec::new());
-    assert!(line.exchange(&unheard, Some(soon())).is_err());
+    assert!(connection.exchange(&unheard, Some(soon())).is_err());
     let until = soon();
     while workers.all.iter().any(|(direct, _)| direct.open() > 0) {
         assert!(Instant::now() < until, "it is heard no more");
@@ -264,11 +265,13 @@ fn many_connections_of_one_user_have_as_many_turns_as_one_of_another() {
         }])
     };
     let mut many: Vec<_> = (1..=20)
-        .map(|number| (number, workers.line_over(number, pair_of(20_001))))
+        .map(|number| (number, workers.connect_over(number, pair_of(20_001))))
         .collect();
-    let mut one = workers.line_over(99, pair_of(20_002));
-    for (number, line) in &mut many {
-        line.write(&call(*number as u8), Some(soon())).unwrap();
+    let mut one = workers.connect_over(99, pair_of(20_002));
+    for (number, connection) in &mut many {
+        connection
+            .write(&call(*number as u8), Some(soon()))
+            .unwrap();
     }
     let next = || begun.recv_timeout(LONG).unwrap();
     let mut of_many = vec![next()];

@@ -14,7 +14,7 @@ use hsmux_token::{
     Batch, Error, Kind, Mechanism, ObjectId, Operation, Outcome, Result, Snapshot, Token,
     TokenInfo, Verb, ck,
 };
-use hsmux_wire::{Direct, Handed, Reactor, RemoteToken, Supervisor, VERSION};
+use hsmux_wire::{Direct, ProgramConnection, Reactor, RemoteToken, Supervisor, VERSION};
 
 /// Signs with its name. The data `fail` and `refuse` get an error.
 struct Named(&'static str);
@@ -86,9 +86,10 @@ impl Worker {
     /// The client's end of a direct connection.
     fn connection(&self, number: u64) -> UnixStream {
         let (near, far) = UnixStream::pair().unwrap();
-        let handed = Handed::new(far, VERSION, key(), Arc::new(AtomicUsize::new(0))).unwrap();
-        let handed = Arc::new(handed);
-        self.direct.admit(number, handed, false, true).unwrap();
+        let connection =
+            ProgramConnection::new(far, VERSION, key(), Arc::new(AtomicUsize::new(0))).unwrap();
+        let connection = Arc::new(connection);
+        self.direct.admit(number, connection, false, true).unwrap();
         near
     }
 

@@ -26,7 +26,7 @@ fn more_requests_than_lanes_are_all_answered() {
     }
 }
 
-/// Threads and the reactor write to the same lanes: whoever is first on the board is first on the wire.
+/// Threads and the reactor write to the same lanes: whoever is first in the table is first on the wire.
 #[test]
 fn everybody_gets_the_answer_to_the_own_request() {
     let reactor = Reactor::start().unwrap();

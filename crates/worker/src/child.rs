@@ -14,7 +14,7 @@ use hsmux_token::DirectConnection;
 use hsmux_token::fork::Unshared;
 use hsmux_token::sync::Mutex;
 use hsmux_wire::frame::MAX_FRAME;
-use hsmux_wire::{Answer, Connection, Keeper, decode};
+use hsmux_wire::{Answer, Connection, PeerProcess, decode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -102,7 +102,7 @@ impl Child {
     }
 }
 
-impl Keeper for Child {
+impl PeerProcess for Child {
     fn ended(&self) -> Option<BorrowedFd<'_>> {
         Some(self.pidfd.as_fd())
     }
@@ -111,14 +111,14 @@ impl Keeper for Child {
         Some(self.process.lock().id())
     }
 
-    fn hand_over(&self, line: &DirectConnection<'_>) -> io::Result<()> {
+    fn hand_over(&self, direct: &DirectConnection<'_>) -> io::Result<()> {
         let terms = Terms {
-            version: line.version,
-            key: line.key,
-            timeout_us: u64::try_from(line.timeout.as_micros()).unwrap_or(u64::MAX),
-            number: line.number,
-            shared: line.shared,
-            home: line.home,
+            version: direct.version,
+            key: direct.key,
+            timeout_us: u64::try_from(direct.timeout.as_micros()).unwrap_or(u64::MAX),
+            number: direct.number,
+            shared: direct.shared,
+            home: direct.home,
         };
         let tally = if let Some(tally) = self.tally.get() {
             tally
@@ -127,12 +127,12 @@ impl Keeper for Child {
             self.tally.get_or_init(|| made.into())
         };
         match &*self.control.lock() {
-            Some(control) => handover::send_connection(control, line.connection, tally, &terms),
+            Some(control) => handover::send_connection(control, direct.connection, tally, &terms),
             None => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 
-    fn takes_lines(&self) -> bool {
+    fn takes_connections(&self) -> bool {
         true
     }
 

@@ -12,7 +12,7 @@ use super::Environment;
 use super::orders::{LinkOptions, ModuleOrder, Order};
 use super::sandbox::Sandbox;
 use super::start::start;
-use super::turns::Turn;
+use super::turns::StartTurn;
 use hsmux_pool::Connector;
 
 /// C_Initialize, C_Login and the rest; a module may hang in any of them.
@@ -106,7 +106,7 @@ impl ProcessConnector {
                     Order::Module(_) => DEPTH,
                     Order::Link(_) => DEPTH_OF_LINKS,
                 },
-                keeper: Box::new(started.child),
+                peer: Box::new(started.child),
             },
         )
     }
@@ -119,7 +119,7 @@ impl Connector for ProcessConnector {
         };
         order.sandbox.warn_if_weak();
         persist(|| {
-            let _turn = Turn::take(&order.options.module);
+            let _turn = StartTurn::take(&order.options.module);
             Ok(self.start()?)
         })
     }

@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Result, Token};
-use hsmux_wire::{Direct, Handed, Supervisor};
+use hsmux_wire::{Direct, ProgramConnection, Supervisor};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
 
-use super::handover::{self, Given, Terms};
+use super::handover::{self, ReceivedConnection, Terms};
 
 /// The direct connections of this worker: its token, and the threads that serve the token to programs.
-pub(super) struct Desk {
+pub(super) struct DirectClients {
     token: OnceLock<Arc<dyn Token>>,
     threads: Mutex<Vec<Serving>>,
     /// Connections of all threads.
@@ -47,7 +47,7 @@ struct Watch {
 }
 
 /// One thread's entry in the watch.
-struct Place {
+struct ThreadWatch {
     watch: Arc<Watch>,
     number: usize,
     served: AtomicU64,
@@ -61,7 +61,7 @@ const COUNTED_EVERY: Duration = Duration::from_millis(1);
 /// Threads that serve programs, at most.
 const MOST: usize = 16;
 
-impl Desk {
+impl DirectClients {
     pub fn new() -> io::Result<Arc<Self>> {
         let timer = timerfd_create(
             TimerfdClockId::Monotonic,
@@ -105,7 +105,7 @@ impl Desk {
             }
             if control_ready {
                 match handover::receive_connection(control) {
-                    Ok(given) => self.take(given),
+                    Ok(received) => self.take(received),
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                         // Probably out of descriptors. The program waits for a second, then asks the daemon.
                         tracing::warn!(%error, "a connection cannot be taken over");
@@ -118,12 +118,12 @@ impl Desk {
     }
 
     /// A connection that cannot be served is closed, and its program asks the daemon.
-    fn take(&self, given: Given) {
-        let Given {
+    fn take(&self, received: ReceivedConnection) {
+        let ReceivedConnection {
             connection,
             tally,
             terms,
-        } = given;
+        } = received;
         let within = Duration::from_micros(terms.timeout_us);
         let _ = self.watch.within.set(within);
         let _ = self.watch.tally.set(tally);
@@ -161,7 +161,12 @@ impl Desk {
             known
         } else {
             let open = Arc::clone(&self.open);
-            Arc::new(Handed::new(connection, terms.version, terms.key, open)?)
+            Arc::new(ProgramConnection::new(
+                connection,
+                terms.version,
+                terms.key,
+                open,
+            )?)
         };
         all.into_iter().try_for_each(|direct| {
             let home = std::mem::take(&mut home);
@@ -173,7 +178,7 @@ impl Desk {
     fn start(&self, number: usize, token: &Arc<dyn Token>) -> io::Result<Serving> {
         let direct = Arc::new(Direct::new(Arc::clone(&self.open)).map_err(io::Error::other)?);
         let (serving, token) = (Arc::clone(&direct), Arc::clone(token));
-        let place = Place {
+        let thread_watch = ThreadWatch {
             watch: Arc::clone(&self.watch),
             number,
             served: AtomicU64::new(0),
@@ -182,7 +187,7 @@ impl Desk {
         let thread = std::thread::Builder::new()
             .name("hsmux-direct".into())
             .spawn(move || {
-                if let Err(error) = serving.serve(&*token, &place) {
+                if let Err(error) = serving.serve(&*token, &thread_watch) {
                     tracing::warn!(%error, "programs are not served directly any more");
                 }
             })?;
@@ -249,7 +254,7 @@ impl Watch {
     }
 }
 
-impl Supervisor for Place {
+impl Supervisor for ThreadWatch {
     fn begin(&self) {
         self.watch.begun[self.number].store(self.watch.now(), Ordering::Release);
         self.watch.arm();

@@ -39,7 +39,7 @@ pub(super) struct Terms {
 }
 
 /// A connection, as a worker gets it.
-pub(super) struct Given {
+pub(super) struct ReceivedConnection {
     pub connection: UnixStream,
     /// Where it is written down how many uses were served.
     pub tally: File,
@@ -71,13 +71,13 @@ pub(super) fn send_connection(
 }
 
 /// Receives what [`send_connection`] sent: descriptors keep messages apart.
-pub(super) fn receive_connection(from: &UnixStream) -> io::Result<Given> {
+pub(super) fn receive_connection(from: &UnixStream) -> io::Result<ReceivedConnection> {
     let mut bytes = [0; LONGEST];
     let (read, descriptors) = descriptors::receive(from, &mut bytes)?;
     let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
     let [connection, tally] = <[OwnedFd; 2]>::try_from(descriptors)
         .map_err(|_| invalid("its descriptors are missing".into()))?;
-    Ok(Given {
+    Ok(ReceivedConnection {
         connection: connection.into(),
         tally: tally.into(),
         terms: minicbor::decode(&bytes[..read]).map_err(|e| invalid(e.to_string()))?,

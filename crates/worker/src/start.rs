@@ -16,7 +16,7 @@ use super::orders::Order;
 use super::{Environment, handover};
 
 /// A worker that has logged in.
-pub(super) struct Started {
+pub(super) struct StartedWorker {
     pub child: Child,
     pub version: u16,
     pub info: TokenInfo,
@@ -30,7 +30,7 @@ pub(super) fn start(
     environment: &Environment,
     order: &Order,
     within: Duration,
-) -> Result<Started> {
+) -> Result<StartedWorker> {
     let name = order.called();
     let failed = |error: std::io::Error| {
         let message = format!("{name} cannot be started ({}): {error}", program.display());
@@ -44,22 +44,24 @@ pub(super) fn start(
     let (mut lanes, theirs): (Vec<_>, Vec<_>) = pairs.map_err(failed)?.into_iter().unzip();
     let control = child.control().map_err(failed)?;
 
-    let mut talk = Talk {
+    let mut exchange = StartExchange {
         control,
         deadline: Instant::now() + within,
         doing: None,
     };
-    let (version, info) = match talk.run(theirs, order) {
+    let (version, info) = match exchange.run(theirs, order) {
         Ok(started) => started,
-        Err(Failure::Said(error)) => return Err(error),
-        Err(Failure::Silent(broken)) => return Err(talk.explain(&name, &child, &broken, within)),
+        Err(StartFailure::Said(error)) => return Err(error),
+        Err(StartFailure::Silent(broken)) => {
+            return Err(exchange.explain(&name, &child, &broken, within));
+        }
     };
     // The token may have had fewer sessions than were asked for.
     lanes.truncate(info.lanes.max(1) as usize + 1);
     let Some(admin) = lanes.pop() else {
         return Err(Error::protocol("no lane"));
     };
-    Ok(Started {
+    Ok(StartedWorker {
         child,
         version,
         info,
@@ -68,38 +70,40 @@ pub(super) fn start(
     })
 }
 
-struct Talk {
+/// The exchange with a worker during its start.
+struct StartExchange {
     control: Unshared<UnixStream>,
     deadline: Instant,
     /// The vendor's call that it came to last.
     doing: Option<String>,
 }
 
-enum Failure {
+/// The reason for which a worker did not start.
+enum StartFailure {
     /// It said why.
     Said(Error),
     /// It died, hung, or said nothing that can be understood.
     Silent(Broken),
 }
 
-impl From<Error> for Failure {
+impl From<Error> for StartFailure {
     fn from(error: Error) -> Self {
         Self::Said(error)
     }
 }
 
-impl From<Broken> for Failure {
+impl From<Broken> for StartFailure {
     fn from(broken: Broken) -> Self {
         Self::Silent(broken)
     }
 }
 
-impl Talk {
+impl StartExchange {
     fn run(
         &mut self,
         lanes: Vec<Unshared<UnixStream>>,
         order: &Order,
-    ) -> Result<(u16, TokenInfo), Failure> {
+    ) -> Result<(u16, TokenInfo), StartFailure> {
         handover::send(&self.control, &lanes).map_err(Broken::Unsent)?;
         // The worker's ends are the worker's alone from here: its death must end the lanes.
         drop(lanes);

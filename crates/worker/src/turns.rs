@@ -12,25 +12,25 @@ use hsmux_token::sync::{Condvar, Mutex};
 const COURTESY: Duration = Duration::from_secs(5);
 
 /// The turn of one start, until it is dropped.
-pub(super) struct Turn {
+pub(super) struct StartTurn {
     starts: Arc<Starts>,
     number: u64,
 }
 
 #[derive(Default)]
 struct Starts {
-    state: Mutex<State>,
+    state: Mutex<TurnState>,
     over: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct TurnState {
     last: u64,
     /// The one whose turn it is, and since when.
     current: Option<(u64, Instant)>,
 }
 
-impl Turn {
+impl StartTurn {
     /// Waits for the turn of a worker with this module.
     pub fn take(module: &Path) -> Self {
         static ALL: LazyLock<Mutex<HashMap<PathBuf, Arc<Starts>>>> = LazyLock::new(Mutex::default);
@@ -56,7 +56,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for StartTurn {
     fn drop(&mut self) {
         let mut state = self.starts.state.lock();
         if state
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn one_that_takes_too_long_is_passed_and_does_not_let_two_others_start_together() {
         let starts = Arc::new(Starts::default());
-        let take = |courtesy| Turn::of(Arc::clone(&starts), courtesy);
+        let take = |courtesy| StartTurn::of(Arc::clone(&starts), courtesy);
         let current = || starts.state.lock().current.map(|(number, _)| number);
         let hung = take(Duration::ZERO);
         let next = take(Duration::ZERO);

@@ -14,7 +14,7 @@ use hsmux_wire::{Answer, Call, Connection, Hello, decode, frame, serve_lane};
 use minicbor::Decode;
 use rustix::process::Signal;
 
-use super::direct::Desk;
+use super::direct::DirectClients;
 use super::orders::ModuleOrder;
 use super::{handover, keep_secrets, lock_memory, start, take_stdin};
 
@@ -25,14 +25,14 @@ const GRACE: Duration = Duration::from_secs(2);
 ///
 /// Whatever a module does to this process (crash, hang, leak), it does to this process alone.
 pub fn worker_main() -> ExitCode {
-    let desk = match Desk::new() {
-        Ok(desk) => desk,
+    let clients = match DirectClients::new() {
+        Ok(clients) => clients,
         Err(error) => {
             tracing::error!(%error, "the worker cannot start");
             return ExitCode::FAILURE;
         }
     };
-    let of_thread = Arc::clone(&desk);
+    let of_thread = Arc::clone(&clients);
     let carry_out = move |orders: Orders<Options>| serve_token(orders, &of_thread);
     // Before there are other threads.
     let enter = |order: ModuleOrder| {
@@ -40,11 +40,11 @@ pub fn worker_main() -> ExitCode {
         sandbox.enter(options)
     };
     let wait = move |control: &mut Connection| {
-        if let Err(error) = desk.keep(control.stream()) {
+        if let Err(error) = clients.keep(control.stream()) {
             end_now(&error);
         }
         end_within(GRACE);
-        desk.close();
+        clients.close();
     };
     end_of(serve(enter, carry_out, wait))
 }
@@ -148,7 +148,7 @@ fn hear_start<T: for<'b> Decode<'b, ()>>(control: &mut Connection) -> Result<(u1
 }
 
 /// Opens the token, says so, and serves each lane on a thread of its own until they end.
-fn serve_token(orders: Orders<Options>, desk: &Desk) {
+fn serve_token(orders: Orders<Options>, clients: &DirectClients) {
     let Orders {
         control,
         version,
@@ -161,7 +161,7 @@ fn serve_token(orders: Orders<Options>, desk: &Desk) {
         Err(error) => return reporter.answer(&Answer::Failed(error)),
     };
     // Before the parent knows that it may hand connections over.
-    desk.open(Arc::clone(&token) as Arc<dyn Token>);
+    clients.open(Arc::clone(&token) as Arc<dyn Token>);
     let info = token.info();
     lanes.truncate(info.lanes.max(1) as usize + 1);
     reporter.answer(&Answer::Started((*info).clone()));

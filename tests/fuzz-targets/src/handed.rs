@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use hsmux_token::{Class, ObjectId};
-use hsmux_wire::fuzzing::{Asked, Rig};
+use hsmux_wire::fuzzing::{FuzzedConnection, Reaction};
 
 use crate::frames::operation_is_looked_at;
 use crate::pieces::{pieces, split, stream};
@@ -21,7 +21,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// A worker executes only uses of this key that pass the check.
 pub fn direct(input: &[u8]) {
     thread_local! {
-        static RIG: RefCell<Rig> = RefCell::new(Rig::new(KEY));
+        static RIG: RefCell<FuzzedConnection> = RefCell::new(FuzzedConnection::new(KEY));
     }
     let Some((how, rest)) = split(input) else {
         return;
@@ -30,14 +30,14 @@ pub fn direct(input: &[u8]) {
     let stream = stream(how, rest);
     let asked = RIG.with_borrow_mut(|rig| rig.hear(pieces(how, &stream), shared));
     match asked {
-        Asked::Use(operation, until) => {
+        Reaction::Use(operation, until) => {
             let (_, key, ..) = operation.key_use().expect("a use of a key");
             assert_eq!(key, KEY);
             assert!(operation.check().is_ok());
             assert!(until <= Instant::now() + DAY);
             operation_is_looked_at(&operation);
         }
-        Asked::Nothing => assert!(!shared || stream.is_empty(), "half a frame was kept"),
-        Asked::Refused(_) | Asked::Ended => {}
+        Reaction::Nothing => assert!(!shared || stream.is_empty(), "half a frame was kept"),
+        Reaction::Refused(_) | Reaction::Ended => {}
     }
 }

@@ -22,8 +22,8 @@ pub fn is_external(name: &str) -> bool {
     name.contains(':')
 }
 
-/// A client's name of a key in the form for the trail. Of a URI only the attributes that name the key remain, since
-/// people write PINs into URIs. An invalid or long name becomes a hash.
+/// A client's name of a key in the form for the trail. A URI keeps only the attributes that name the key, since people
+/// write PINs into URIs. An invalid or long name becomes a hash.
 pub fn spelling(name: &str) -> String {
     let managed = name.is_empty() || name.parse::<KeyName>().is_ok();
     let kept = if managed {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hsmux_audit::Trail;
 use hsmux_config::BrokerSection;
 use hsmux_edge::tcp_listener;
-use hsmux_pool::{Beat, Pool, Pulse, serving_threads};
+use hsmux_pool::{Pool, RuntimeState, RuntimeWatchdog, serving_threads};
 use hsmux_token::{Error, Kind, Result};
 use hsmux_traces::Traces;
 use tokio::runtime::{Builder, Runtime};
@@ -33,7 +33,7 @@ pub struct BrokerService {
     end: watch::Sender<bool>,
     closing: watch::Sender<bool>,
     serving: Option<(Runtime, JoinSet<()>)>,
-    _pulse: Pulse,
+    _watchdog: RuntimeWatchdog,
 }
 
 /// The time in which answers close their connections, before idle connections are closed: a client that always has
@@ -99,8 +99,8 @@ impl BrokerService {
         let watch = ChangeWatcher::new(Arc::clone(&broker), https, section.clone());
         runtime.spawn(watch.run(current));
         let handle = runtime.handle().clone();
-        let pulse = Pulse::start(move |beat| {
-            if beat == Beat::Stands {
+        let watchdog = RuntimeWatchdog::start(move |state| {
+            if state == RuntimeState::Stalled {
                 drop(handle.spawn(async {}));
             }
         })?;
@@ -110,7 +110,7 @@ impl BrokerService {
             connections,
             end,
             closing,
-            _pulse: pulse,
+            _watchdog: watchdog,
             serving: Some((runtime, serving)),
         };
         service.announce(section);

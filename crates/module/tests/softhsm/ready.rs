@@ -37,11 +37,11 @@ fn expect(token: &ModuleToken, operation: &Operation) -> Instant {
 }
 
 /// Counts the prepared signatures that end after their time.
-fn let_go(token: &ModuleToken, until: Instant) -> usize {
+fn discarded(token: &ModuleToken, until: Instant) -> usize {
     while Instant::now() < until {
         std::thread::yield_now();
     }
-    calls_of("C_CloseSession", || token.let_go())
+    calls_of("C_CloseSession", || token.discard_ready())
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_signature_that_was_expected_is_made_where_it_was_begun() {
         signed = Some(result.unwrap().into_bytes().unwrap());
     });
     // It was the prepared one: none is left to end.
-    assert_eq!(let_go(&token, until), 0);
+    assert_eq!(discarded(&token, until), 0);
     let raw = Mechanism::plain(CKM_ECDSA);
     public.verify(&raw, &[9; 32], &signed.unwrap()).unwrap();
 }
@@ -67,9 +67,9 @@ fn what_nobody_asks_for_is_let_go() {
     let token = token("not-asked-for");
     let key = token.made(ec_pair(1)).remove(1).object.id;
     let until = expect(&token, &sign(key, 0));
-    assert_eq!(calls_of("C_CloseSession", || token.let_go()), 0);
-    assert_eq!(let_go(&token, until), 1);
-    assert_eq!(let_go(&token, until), 0);
+    assert_eq!(calls_of("C_CloseSession", || token.discard_ready()), 0);
+    assert_eq!(discarded(&token, until), 1);
+    assert_eq!(discarded(&token, until), 0);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use hsmux_token::Token;
 
 use super::{Acquired, Core};
-use crate::job::{Attempt, Waiter, Work};
+use crate::job::{RequestAttempts, ScheduledWork, Waiter};
 use crate::need::Need;
 use crate::owner::Cost;
 use crate::scheduler::Term;
@@ -42,8 +42,8 @@ fn a_request_gets_no_lane_of_a_connection_that_its_catalogue_does_not_know() {
         patience: 1,
         cost: Cost::POOL,
     };
-    let attempt = Attempt::default();
-    let mut waiting = || Work::Caller(Waiter::new(need.clone(), term, attempt.clone()));
+    let attempt = RequestAttempts::default();
+    let mut waiting = || ScheduledWork::Caller(Waiter::new(need.clone(), term, attempt.clone()));
     let core: &Arc<Core> = &pool.core;
     let acquired = core.acquire_by(&before, &need, &attempt, term, None, &mut waiting);
     assert!(acquired.unwrap().is_none(), "it is asked for again");

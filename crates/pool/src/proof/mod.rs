@@ -23,7 +23,7 @@ use hsmux_token::{
 
 use crate::catalogue::{ReplicaState, is_hidden};
 use crate::core::Core;
-use crate::job::{Attempt, Purpose};
+use crate::job::{Purpose, RequestAttempts};
 use crate::need::Need;
 use crate::owner::Cost;
 use crate::record::{Connection, back_off};
@@ -291,7 +291,7 @@ impl Core {
             patience: 1,
             cost: Cost::POOL,
         };
-        let mut lane = self.wait_for_lane(&need, &Attempt::default(), term())?;
+        let mut lane = self.wait_for_lane(&need, &RequestAttempts::default(), term())?;
         let _permit = self.proof_permits.take();
         lane.since = Instant::now();
         self.run_on(&lane, operation, term(), Purpose::Proof)

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Instant;
 
-use hsmux_token::Shares;
+use hsmux_token::FairShares;
 
 use super::Term;
 use crate::owner::{Cost, Owner};
@@ -30,9 +30,9 @@ pub(super) struct Queue<W> {
     due: BTreeMap<Ticket, SeatSet>,
     sequence: u64,
     /// The shares of groups of owners.
-    shares: Shares<Owner>,
+    shares: FairShares<Owner>,
     /// The shares of owners within their group.
-    within: Shares<Owner>,
+    within: FairShares<Owner>,
 }
 
 struct QueueLine<W> {
@@ -53,8 +53,8 @@ impl<W> Queue<W> {
             lines: Vec::new(),
             due: BTreeMap::new(),
             sequence: 0,
-            shares: Shares::default(),
-            within: Shares::default(),
+            shares: FairShares::default(),
+            within: FairShares::default(),
         }
     }
 

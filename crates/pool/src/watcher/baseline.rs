@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-use hsmux_token::{ObjectId, Pace, Work, entry};
+use hsmux_token::{ObjectId, OperationKind, OperationPace, entry};
 
 /// Work is slow if it takes a quarter and this many nanoseconds longer than the best. A comparison with a fresh worker
 /// then decides.
@@ -16,9 +16,9 @@ const PERSISTENT: u32 = 2;
 /// The best time of each kind of work on one member, and the last state of each of its connections.
 #[derive(Default)]
 pub(super) struct Baselines {
-    best: HashMap<Work, u64>,
+    best: HashMap<OperationKind, u64>,
     /// By generation.
-    seen: HashMap<u64, HashMap<Work, Last>>,
+    seen: HashMap<u64, HashMap<OperationKind, Last>>,
 }
 
 /// One kind of work on one connection.
@@ -32,7 +32,7 @@ struct Last {
 /// Work that is slow.
 #[derive(Clone, Debug)]
 pub(super) struct Slow {
-    pub work: Work,
+    pub work: OperationKind,
     /// A key of this work.
     pub key: ObjectId,
     /// Its duration now.
@@ -49,7 +49,7 @@ impl Baselines {
     }
 
     /// Adds the measurements of a connection. Answers the slowest work that has been slow in several looks.
-    pub fn judge(&mut self, generation: u64, paces: &[Pace]) -> Option<Slow> {
+    pub fn judge(&mut self, generation: u64, paces: &[OperationPace]) -> Option<Slow> {
         let seen = self.seen.entry(generation).or_default();
         let mut slowest: Option<Slow> = None;
         for pace in paces {
@@ -103,9 +103,9 @@ mod tests {
     use super::*;
     use hsmux_token::{Verb, ck};
 
-    fn pace(micros: u64, count: u64) -> Vec<Pace> {
-        vec![Pace {
-            work: Work::new(Verb::Encrypt, ck::CKM_AES_CBC, 256, 256),
+    fn pace(micros: u64, count: u64) -> Vec<OperationPace> {
+        vec![OperationPace {
+            work: OperationKind::new(Verb::Encrypt, ck::CKM_AES_CBC, 256, 256),
             key: ObjectId::of_secret_key(ck::CKK_AES, b"id", b"kcv"),
             nanos: micros * 1000,
             count,

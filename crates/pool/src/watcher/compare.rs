@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hsmux_token::{Operation, Result, Work};
+use hsmux_token::{Operation, OperationKind, Result};
 
 use crate::core::Core;
 use crate::record::Connection;
@@ -88,7 +88,7 @@ fn race(fresh: &Connection, old: &Connection, sample: &Operation) -> Result<Opti
 }
 
 /// The paces that a connection has measured of this kind of work.
-fn paces(connection: &Connection, sample: &Operation) -> Vec<(Work, u64)> {
+fn paces(connection: &Connection, sample: &Operation) -> Vec<(OperationKind, u64)> {
     let Operation::Use {
         verb,
         mechanism,
@@ -98,10 +98,10 @@ fn paces(connection: &Connection, sample: &Operation) -> Vec<(Work, u64)> {
     else {
         return Vec::new();
     };
-    let of = Work::new(*verb, mechanism.kind, data.len(), 0);
+    let of = OperationKind::new(*verb, mechanism.kind, data.len(), 0);
     let paces = connection.token.pace().into_iter();
     let alike = paces.filter(|p| {
-        Work {
+        OperationKind {
             output: 0,
             ..p.work
         } == of

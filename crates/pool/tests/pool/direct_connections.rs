@@ -97,7 +97,7 @@ fn a_worker_that_is_compared_with_a_fresh_one_serves_no_program_itself() {
     let before = Arc::clone(&gate);
     let member = Member::new(ALL, move |_| {
         let before = Arc::clone(&before);
-        honest("one", key).takes_lines(move || before.pass())
+        honest("one", key).takes_connections(move || before.pass())
     });
     // The fresh one is no better: the worker stays.
     *member.pace.lock() = pace(key, 60, 32);

@@ -8,7 +8,7 @@ use hsmux_pool::{Care, Connector, Options, Seat};
 use hsmux_replicate::{self as replicate, Hold};
 use hsmux_token::fake::FakeToken;
 use hsmux_token::sync::{Condvar, Mutex};
-use hsmux_token::{Batch, Operation, Outcome, Result, Seen, Snapshot, Token, TokenInfo};
+use hsmux_token::{Batch, ObjectChanges, Operation, Outcome, Result, Snapshot, Token, TokenInfo};
 
 use crate::vault::*;
 
@@ -66,15 +66,15 @@ impl Token for Looker {
         self.token.objects()
     }
 
-    fn look(&self) -> Result<Seen> {
+    fn look(&self) -> Result<ObjectChanges> {
         if self.looks.begun.fetch_add(1, Ordering::SeqCst) > 0 {
-            return Ok(Seen::default());
+            return Ok(ObjectChanges::default());
         }
         let mut go_on = self.looks.go_on.lock();
         while !*go_on {
             self.looks.said.wait(&mut go_on);
         }
-        Ok(Seen {
+        Ok(ObjectChanges {
             made: vec![secret(32)],
             gone: Vec::new(),
         })

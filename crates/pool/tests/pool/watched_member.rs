@@ -7,7 +7,7 @@ use std::time::Duration;
 use hsmux_pool::{Care, Connector, Options, Pool, Seat};
 use hsmux_token::fake::{Builder, FakeToken};
 use hsmux_token::sync::Mutex;
-use hsmux_token::{Object, Pace, Result, Token, Verb, Work, ck};
+use hsmux_token::{Object, OperationKind, OperationPace, Result, Token, Verb, ck};
 
 use crate::vault::*;
 
@@ -21,7 +21,7 @@ pub struct Member {
     /// What those who look see; at first what the first connection holds.
     seen: Mutex<Option<Vec<Object>>>,
     /// What later connections say of their pace.
-    pub pace: Mutex<Vec<Pace>>,
+    pub pace: Mutex<Vec<OperationPace>>,
     /// How many connections have been made by the time that the token can do more.
     pub grown: AtomicUsize,
 }
@@ -119,9 +119,9 @@ pub fn replaced(pool: &Pool) -> u64 {
 }
 
 /// What a connection says of its signatures with this key.
-pub fn pace(key: Key, micros: u64, count: u64) -> Vec<Pace> {
-    vec![Pace {
-        work: Work::new(Verb::Sign, ck::CKM_ECDSA, 32, 64),
+pub fn pace(key: Key, micros: u64, count: u64) -> Vec<OperationPace> {
+    vec![OperationPace {
+        work: OperationKind::new(Verb::Sign, ck::CKM_ECDSA, 32, 64),
         key: key.id(),
         nanos: micros * 1000,
         count,

@@ -33,7 +33,7 @@ fn a_full_queue_takes_from_the_owner_with_the_most() {
 
 #[test]
 fn an_owner_that_was_away_has_saved_nothing() {
-    let mut shares = Shares::default();
+    let mut shares = FairShares::default();
     (0..1000).for_each(|_| shares.charge('a', 7));
     assert_eq!(shares.had('b'), 999 * 7);
     shares.charge('b', 7);
@@ -43,13 +43,13 @@ fn an_owner_that_was_away_has_saved_nothing() {
 
 #[test]
 fn owners_that_are_gone_are_forgotten() {
-    let mut shares = Shares::default();
+    let mut shares = FairShares::default();
     for owner in 0..100_000 {
         shares.charge(owner, 1 + owner % 3);
         assert!(shares.had.len() <= 2 * MOST_REMEMBERED);
     }
     // While others work, owners that have left are soon forgotten.
-    let mut shares = Shares::default();
+    let mut shares = FairShares::default();
     for owner in 1..10_000 {
         shares.charge(owner, 5);
         (0..10).for_each(|_| shares.charge(0, 1));
@@ -61,7 +61,7 @@ proptest! {
     /// Owners that always want something have had the same, but for the cost of one piece of work each.
     #[test]
     fn owners_that_always_wait_have_equal_shares(costs in prop::collection::vec(1..1000_u64, 1..8), rounds in 1..2000) {
-        let mut shares = Shares::default();
+        let mut shares = FairShares::default();
         let mut had = vec![0_u64; costs.len()];
         for _ in 0..rounds {
             let owner = (0..costs.len()).min_by_key(|owner| shares.had(*owner)).unwrap();

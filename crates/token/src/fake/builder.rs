@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Answer, FakeToken, Inner, State, Taken};
+use super::{Answer, FakeState, FakeToken, Inner, Taken};
 use crate::sync::{Condvar, Mutex};
 use crate::{
     Error, MechanismInfo, Object, Operation, Outcome, Result, Snapshot, TokenFlags, TokenInfo, ck,
@@ -96,7 +96,7 @@ impl Builder {
 
     /// It takes programs' connections over, and serves none of them; `taken` runs before it says so.
     #[must_use]
-    pub fn takes_lines(mut self, taken: impl Fn() + Send + Sync + 'static) -> Self {
+    pub fn takes_connections(mut self, taken: impl Fn() + Send + Sync + 'static) -> Self {
         self.taken = Some(Box::new(taken));
         self
     }
@@ -115,13 +115,13 @@ impl Builder {
             answer: self.answer,
             taken: self.taken,
             changed: Condvar::new(),
-            state: Mutex::new(State {
+            state: Mutex::new(FakeState {
                 latency: self.latency,
                 snapshot: Arc::new(Snapshot {
                     epoch: 1,
                     objects: self.objects,
                 }),
-                ..State::default()
+                ..FakeState::default()
             }),
         })))
     }

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use crate::sync::{Condvar, Mutex};
 use crate::{
-    Batch, DirectConnection, Error, Kind, Object, ObjectId, ObjectRef, Operation, Outcome, Pace,
-    Request, Result, Seen, Snapshot, Token, TokenInfo,
+    Batch, DirectConnection, Error, Kind, Object, ObjectChanges, ObjectId, ObjectRef, Operation,
+    OperationPace, Outcome, Request, Result, Snapshot, Token, TokenInfo,
 };
 
 pub use builder::Builder;
@@ -37,17 +37,17 @@ struct Inner {
     info: Arc<TokenInfo>,
     answer: Box<Answer>,
     taken: Option<Box<Taken>>,
-    state: Mutex<State>,
+    state: Mutex<FakeState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct FakeState {
     latency: Duration,
     snapshot: Arc<Snapshot>,
     /// What was told by the last reading or look.
     told: Arc<Snapshot>,
-    pace: Vec<Pace>,
+    pace: Vec<OperationPace>,
     paced: usize,
     waiting: VecDeque<Request>,
     threads: u32,
@@ -81,7 +81,7 @@ impl FakeToken {
     }
 
     /// What it says from now on of how long its work takes.
-    pub fn set_pace(&self, pace: Vec<Pace>) {
+    pub fn set_pace(&self, pace: Vec<OperationPace>) {
         self.0.state.lock().pace = pace;
     }
 
@@ -154,7 +154,7 @@ impl Token for FakeToken {
         Ok(Arc::clone(&state.snapshot))
     }
 
-    fn look(&self) -> Result<Seen> {
+    fn look(&self) -> Result<ObjectChanges> {
         let mut state = self.0.state.lock();
         if let Some(error) = &state.ended {
             return Err(error.clone());
@@ -163,13 +163,13 @@ impl Token for FakeToken {
         let before = std::mem::replace(&mut state.told, Arc::clone(&now));
         let (old, new) = (&before.objects, &now.objects);
         let here = |object: &&Object| new.iter().any(|other| other.id == object.id);
-        Ok(Seen {
+        Ok(ObjectChanges {
             made: new.iter().filter(|o| !old.contains(o)).cloned().collect(),
             gone: old.iter().filter(|o| !here(o)).map(|o| o.id).collect(),
         })
     }
 
-    fn pace(&self) -> Vec<Pace> {
+    fn pace(&self) -> Vec<OperationPace> {
         let mut state = self.0.state.lock();
         state.paced += 1;
         state.pace.clone()
@@ -221,7 +221,7 @@ impl Token for FakeToken {
         Ok(())
     }
 
-    fn takes_lines(&self) -> bool {
+    fn takes_connections(&self) -> bool {
         self.0.taken.is_some()
     }
 

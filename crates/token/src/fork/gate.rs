@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A thread that is not scheduled for longer on a machine that is so busy goes unheeded.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// A fork waits no longer for a thread. On a busy machine such a thread may not be scheduled in time.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 static GATE: Gate = Gate::open();
 
@@ -61,12 +61,12 @@ impl Gate {
     }
 
     fn enter(&'static self) -> Pass {
-        let mut patience = None;
+        let mut limit = None;
         loop {
             // Each side says what it is about to do before it looks at the other: one of two sees it.
             self.inside.fetch_add(1, Ordering::SeqCst);
             if self.forking.load(Ordering::SeqCst) == 0
-                || patience.get_or_insert_with(Patience::new).is_over()
+                || limit.get_or_insert_with(WaitLimit::new).is_over()
             {
                 return Pass(&self.inside);
             }
@@ -76,9 +76,9 @@ impl Gate {
     }
 
     fn close(&self) {
-        let patience = Patience::new();
+        let limit = WaitLimit::new();
         self.forking.fetch_add(1, Ordering::SeqCst);
-        while self.inside.load(Ordering::SeqCst) != 0 && !patience.is_over() {
+        while self.inside.load(Ordering::SeqCst) != 0 && !limit.is_over() {
             thread::yield_now();
         }
     }
@@ -95,11 +95,12 @@ fn leave(count: &AtomicU32) {
     let _ = count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |one| one.checked_sub(1));
 }
 
-struct Patience(Instant);
+/// The time at which a wait for other threads ends.
+struct WaitLimit(Instant);
 
-impl Patience {
+impl WaitLimit {
     fn new() -> Self {
-        Self(Instant::now() + PATIENCE)
+        Self(Instant::now() + LONGEST_WAIT)
     }
 
     fn is_over(&self) -> bool {
@@ -151,13 +152,13 @@ mod tests {
         drop(pass);
         let since = Instant::now();
         GATE.close();
-        assert!(since.elapsed() < PATIENCE, "nobody is inside");
+        assert!(since.elapsed() < LONGEST_WAIT, "nobody is inside");
     }
 
     fn until(what: impl Fn() -> bool) {
-        let patience = Patience::new();
+        let limit = WaitLimit::new();
         while !what() {
-            assert!(!patience.is_over(), "nothing comes");
+            assert!(!limit.is_over(), "nothing comes");
             thread::yield_now();
         }
     }

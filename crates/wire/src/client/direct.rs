@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hsmux_token::sync::Mutex;
 use hsmux_token::{ObjectId, Scope};
 
-use super::{Client, Line, MAX_IDLE};
+use super::{Client, DaemonConnection, MAX_IDLE};
 use crate::backoff::Backoff;
 use crate::connection::Connection;
 use crate::direct::{key_of_short_use, processor};
@@ -20,14 +20,14 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Idle direct connections, and the state that decides about asking for another.
 #[derive(Default)]
-pub(super) struct Direct {
-    idle: Mutex<Vec<Handed>>,
+pub(super) struct WorkerConnections {
+    idle: Mutex<Vec<WorkerConnection>>,
     usual: Mutex<Usual>,
     offered: AtomicBool,
 }
 
-/// A direct connection. It does not keep the application's login: the daemon may end it at any time.
-struct Handed {
+/// A direct connection to a worker. It does not keep the application's login: the daemon may end it at any time.
+struct WorkerConnection {
     connection: Connection,
     version: u16,
     key: ObjectId,
@@ -44,27 +44,27 @@ struct Usual {
     backoff: Backoff,
 }
 
-impl Direct {
+impl WorkerConnections {
     /// Notes whether the daemon hands connections over.
     pub fn offered(&self, offered: bool) {
         self.offered.store(offered, Ordering::Relaxed);
     }
 
     /// Takes an idle connection for this key, preferably to a worker that was on this CPU.
-    fn take(&self, key: &ObjectId, here: u32) -> Option<Handed> {
+    fn take(&self, key: &ObjectId, here: u32) -> Option<WorkerConnection> {
         let mut idle = self.idle.lock();
-        let is_near = |(_, handed): &(usize, &Handed)| handed.cpu == Some(here);
+        let is_near = |(_, worker): &(usize, &WorkerConnection)| worker.cpu == Some(here);
         let all = idle.iter().enumerate().rev();
-        let mut of_key = all.filter(|(_, handed)| handed.key == *key);
+        let mut of_key = all.filter(|(_, worker)| worker.key == *key);
         let last = of_key.clone().next()?;
         let (at, _) = of_key.find(is_near).unwrap_or(last);
         Some(idle.swap_remove(at))
     }
 
-    fn keep(&self, handed: Handed) {
+    fn keep(&self, worker: WorkerConnection) {
         let mut idle = self.idle.lock();
         if idle.len() < MAX_IDLE {
-            idle.push(handed);
+            idle.push(worker);
         }
     }
 
@@ -101,44 +101,44 @@ impl Client {
             return None;
         }
         let key = short_use(call)?;
-        let mut handed = match direct.take(&key, processor()) {
-            Some(handed) => handed,
+        let mut worker = match direct.take(&key, processor()) {
+            Some(worker) => worker,
             None if direct.is_worth_asking(key) => self.ask_for(key, deadline)?,
             None => return None,
         };
         let soon = deadline.min(Instant::now() + PATIENCE);
-        let answer = handed.connection.exchange(call, Some(soon)).ok();
-        let reply = answer.and_then(|a| frame::decode_reply(handed.version, &a.into()).ok());
+        let answer = worker.connection.exchange(call, Some(soon)).ok();
+        let reply = answer.and_then(|a| frame::decode_reply(worker.version, &a.into()).ok());
         match reply {
             Some(reply) if !blames_token(&reply) => {
-                handed.cpu = reply.cpu;
-                direct.keep(handed);
+                worker.cpu = reply.cpu;
+                direct.keep(worker);
                 Some(reply)
             }
             // Uses may be repeated. The daemon decides what follows from a failed token.
             _ => {
-                direct.ended(handed.since.elapsed());
+                direct.ended(worker.since.elapsed());
                 None
             }
         }
     }
 
-    fn ask_for(&self, key: ObjectId, deadline: Instant) -> Option<Handed> {
+    fn ask_for(&self, key: ObjectId, deadline: Instant) -> Option<WorkerConnection> {
         // One connection stays: the daemon forgets an application's login with its last connection.
         let mut idle = self.idle.lock();
         let spare = (idle.len() > 1).then(|| idle.pop()).flatten();
         drop(idle);
-        let line = spare.map_or_else(|| self.fresh(deadline).ok(), Some);
-        let line = line.and_then(|line| self.ask_on(line, key, deadline));
-        if line.is_none() {
+        let daemon = spare.map_or_else(|| self.fresh(deadline).ok(), Some);
+        let daemon = daemon.and_then(|daemon| self.ask_on(daemon, key, deadline));
+        if daemon.is_none() {
             self.direct.pause();
         }
-        let Line {
+        let DaemonConnection {
             connection,
             version,
             ..
-        } = line?;
-        Some(Handed {
+        } = daemon?;
+        Some(WorkerConnection {
             connection,
             version,
             key,
@@ -148,14 +148,19 @@ impl Client {
     }
 
     /// Asks on this connection. Answers it if it is handed over; otherwise the client keeps it.
-    fn ask_on(&self, mut line: Line, key: ObjectId, deadline: Instant) -> Option<Line> {
+    fn ask_on(
+        &self,
+        mut daemon: DaemonConnection,
+        key: ObjectId,
+        deadline: Instant,
+    ) -> Option<DaemonConnection> {
         let call = Call::HandOver(key);
-        let answer = line.connection.exchange(&call, Some(deadline)).ok()?;
-        let reply = frame::decode_reply(line.version, &answer.into()).ok()?;
+        let answer = daemon.connection.exchange(&call, Some(deadline)).ok()?;
+        let reply = frame::decode_reply(daemon.version, &answer.into()).ok()?;
         if matches!(reply.answer, Answer::Done) {
-            return Some(line);
+            return Some(daemon);
         }
-        self.keep(line);
+        self.keep(daemon);
         None
     }
 }
@@ -185,9 +190,9 @@ mod tests {
 
     use super::*;
 
-    fn handed(key: ObjectId, cpu: Option<u32>) -> Handed {
+    fn worker(key: ObjectId, cpu: Option<u32>) -> WorkerConnection {
         let (near, _) = UnixStream::pair().unwrap();
-        Handed {
+        WorkerConnection {
             connection: Connection::new(near),
             version: 2,
             key,
@@ -199,16 +204,16 @@ mod tests {
     #[test]
     fn a_worker_on_the_same_cpu_is_asked_before_others_of_its_key() {
         let [ours, other] = [b"ours", b"else"].map(|der| ObjectId::of_certificate(der));
-        let direct = Direct::default();
+        let direct = WorkerConnections::default();
         for (key, cpu) in [
             (ours, Some(1)),
             (ours, Some(0)),
             (ours, None),
             (other, Some(1)),
         ] {
-            direct.keep(handed(key, cpu));
+            direct.keep(worker(key, cpu));
         }
-        let taken = |key| direct.take(&key, 1).map(|handed| handed.cpu);
+        let taken = |key| direct.take(&key, 1).map(|worker| worker.cpu);
         assert_eq!(taken(ours), Some(Some(1)));
         assert_eq!(taken(ours), Some(None), "otherwise the one used last");
         assert_eq!(taken(ours), Some(Some(0)));

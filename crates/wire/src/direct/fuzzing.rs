@@ -7,19 +7,19 @@ use std::time::Instant;
 
 use hsmux_token::{Error, ObjectId, Operation};
 
-use super::line::{Heard, Line};
-use super::{CHUNK, Handed};
+use super::connection::{ConnectionReader, ReadResult};
+use super::{CHUNK, ProgramConnection};
 
 /// A connection whose program is a fuzzer.
-pub struct Rig {
-    handed: Arc<Handed>,
+pub struct FuzzedConnection {
+    connection: Arc<ProgramConnection>,
     program: UnixStream,
     chunk: Box<[u8]>,
 }
 
 /// The worker's reaction.
 #[derive(Debug)]
-pub enum Asked {
+pub enum Reaction {
     /// The frame is incomplete.
     Nothing,
     /// A use of the key, with its deadline.
@@ -30,13 +30,13 @@ pub enum Asked {
     Ended,
 }
 
-impl Rig {
+impl FuzzedConnection {
     /// For uses of this key.
     pub fn new(key: ObjectId) -> Self {
         let (stream, program) = UnixStream::pair().expect("a pair of sockets");
         Self {
-            handed: Arc::new(
-                Handed::new(stream, crate::VERSION, key, Arc::default())
+            connection: Arc::new(
+                ProgramConnection::new(stream, crate::VERSION, key, Arc::default())
                     .expect("a socket has credentials"),
             ),
             program,
@@ -45,17 +45,17 @@ impl Rig {
     }
 
     /// Writes these pieces to a new connection, and reads each by itself until the worker reacts.
-    pub fn hear<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]>, shared: bool) -> Asked {
-        let mut line = Line::new(Arc::clone(&self.handed), shared, true);
+    pub fn hear<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]>, shared: bool) -> Reaction {
+        let mut reader = ConnectionReader::new(Arc::clone(&self.connection), shared, true);
         for piece in pieces.filter(|piece| !piece.is_empty()) {
             self.program.write_all(piece).expect("room in the socket");
-            match line.hear(&mut self.chunk) {
-                Heard::Nothing => {}
-                Heard::Asked(operation, until) => return Asked::Use(operation, until),
-                Heard::Refused(error) => return Asked::Refused(error),
-                Heard::Ended => return Asked::Ended,
+            match reader.hear(&mut self.chunk) {
+                ReadResult::Nothing => {}
+                ReadResult::Asked(operation, until) => return Reaction::Use(operation, until),
+                ReadResult::Refused(error) => return Reaction::Refused(error),
+                ReadResult::Ended => return Reaction::Ended,
             }
         }
-        Asked::Nothing
+        Reaction::Nothing
     }
 }

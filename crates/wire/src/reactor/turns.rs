@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use hsmux_token::Shares;
+use hsmux_token::FairShares;
 
 /// Whose a source is: see [`super::Source::user`].
 pub(crate) type User = u64;
@@ -18,15 +18,15 @@ pub(super) struct Ready<F> {
 
 /// The sources of one round, and what each user has had of the reactor's time.
 pub(super) struct Turns<F> {
-    shares: Shares<User>,
+    shares: FairShares<User>,
     /// The source of each user that was served last.
     last: HashMap<User, u64>,
     ready: Vec<Ready<F>>,
-    lines: Vec<Line>,
+    queues: Vec<UserQueue>,
 }
 
 /// The sources of one user, which begin with the one after the last that was served.
-struct Line {
+struct UserQueue {
     user: User,
     /// Their places in `ready`.
     first: usize,
@@ -41,17 +41,17 @@ const REMEMBERED: usize = 1024;
 impl<F: Copy> Turns<F> {
     pub fn new() -> Self {
         Self {
-            shares: Shares::default(),
+            shares: FairShares::default(),
             last: HashMap::new(),
             ready: Vec::new(),
-            lines: Vec::new(),
+            queues: Vec::new(),
         }
     }
 
     /// Another round begins, with these sources. What was left of the last one is ready still.
     pub fn begin(&mut self, ready: impl Iterator<Item = Ready<F>>) {
         self.ready.clear();
-        self.lines.clear();
+        self.queues.clear();
         self.ready.extend(ready);
         self.ready
             .sort_unstable_by_key(|ready| (ready.user, ready.id));
@@ -60,7 +60,7 @@ impl<F: Copy> Turns<F> {
             let user = of_user[0].user;
             let last = self.last.get(&user).copied();
             let begin = last.map_or(0, |last| of_user.partition_point(|ready| ready.id <= last));
-            self.lines.push(Line {
+            self.queues.push(UserQueue {
                 user,
                 first,
                 len: of_user.len(),
@@ -73,10 +73,13 @@ impl<F: Copy> Turns<F> {
 
     /// The next source: of the user that has had the least time.
     pub fn next(&mut self) -> Option<Ready<F>> {
-        let left = self.lines.iter_mut().filter(|line| line.taken < line.len);
-        let line = left.min_by_key(|line| self.shares.had(line.user))?;
-        let at = line.first + (line.begin + line.taken) % line.len;
-        line.taken += 1;
+        let left = self
+            .queues
+            .iter_mut()
+            .filter(|queue| queue.taken < queue.len);
+        let queue = left.min_by_key(|queue| self.shares.had(queue.user))?;
+        let at = queue.first + (queue.begin + queue.taken) % queue.len;
+        queue.taken += 1;
         Some(self.ready[at])
     }
 

@@ -12,7 +12,7 @@ use hsmux_token::{
     Batch, Done, Error, Kind, ObjectId, Outcome, Request, Result, Scope, Token, TokenInfo,
 };
 
-use super::shared::Shared;
+use super::link_state::LinkState;
 use super::{Link, RemoteToken};
 use crate::direct::key_of_short_use;
 
@@ -37,16 +37,16 @@ impl RemoteToken {
         let token = Self::start(
             Arc::clone(&self.reactor),
             Link {
-                name: format!("a worker of {}", self.shared.name),
+                name: format!("a worker of {}", self.state.name),
                 info: TokenInfo {
                     lanes,
-                    ..TokenInfo::clone(&self.shared.info)
+                    ..TokenInfo::clone(&self.state.info)
                 },
-                version: self.shared.version,
+                version: self.state.version,
                 lanes: connections,
                 admin: None,
                 depth: 1,
-                keeper: Box::new(()),
+                peer: Box::new(()),
             },
         )?;
         let direct = Arc::downgrade(&self.direct);
@@ -69,7 +69,7 @@ impl RemoteToken {
 
 impl DirectTokens {
     /// Submits uses of keys that have direct connections. Returns all other requests.
-    pub fn submit(&self, batch: Batch, pool: &Arc<Shared>) -> Batch {
+    pub fn submit(&self, batch: Batch, pool: &Arc<LinkState>) -> Batch {
         if !self.exist.load(Ordering::Acquire) {
             return batch;
         }
@@ -117,7 +117,7 @@ impl DirectTokens {
 }
 
 /// The request for a direct connection. If that fails, the pool gets it: uses may be repeated.
-fn with_fallback(request: Request, pool: &Arc<Shared>) -> Request {
+fn with_fallback(request: Request, pool: &Arc<LinkState>) -> Request {
     let Request {
         operation,
         deadline,

@@ -7,8 +7,8 @@ use std::os::unix::net::UnixStream;
 use hsmux_token::fork::Unshared;
 use hsmux_token::{DirectConnection, TokenInfo};
 
-/// Knows what stands behind the lanes, and what became of it when they end.
-pub trait Keeper: Send + Sync {
+/// The process at the other end of the lanes: it can be watched, asked to serve connections, and ended.
+pub trait PeerProcess: Send + Sync {
     /// Turns readable when the peer has ended (a pidfd); `None` when the lanes are all there is.
     fn ended(&self) -> Option<BorrowedFd<'_>> {
         None
@@ -24,8 +24,8 @@ pub trait Keeper: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// See [`hsmux_token::Token::takes_lines`].
-    fn takes_lines(&self) -> bool {
+    /// See [`hsmux_token::Token::takes_connections`].
+    fn takes_connections(&self) -> bool {
         false
     }
 
@@ -47,7 +47,7 @@ pub trait Keeper: Send + Sync {
 }
 
 /// Nothing is known of the peer but its lanes.
-impl Keeper for () {}
+impl PeerProcess for () {}
 
 /// What a [`RemoteToken`] is made of.
 pub struct Link {
@@ -64,6 +64,6 @@ pub struct Link {
     /// How many operations a lane carries at most: they run one after the other, and those that wait
     /// together travel in one frame. What finds all lanes full waits here.
     pub depth: usize,
-    /// What stands behind the lanes.
-    pub keeper: Box<dyn Keeper>,
+    /// The process at the other end of the lanes.
+    pub peer: Box<dyn PeerProcess>,
 }

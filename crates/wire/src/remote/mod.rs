@@ -1,25 +1,25 @@
 //! A token at the other end of sockets: a worker process.
 
-mod board;
 mod direct;
+mod lane_table;
 mod link;
-mod shared;
+mod link_state;
 
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use hsmux_token::sync::Mutex;
 use hsmux_token::{
-    Batch, DirectConnection, Error, Estimate, Kind, ObjectId, Operation, Outcome, Pace, Result,
-    Seen, Snapshot, Token, TokenInfo,
+    Batch, DirectConnection, Error, Estimate, Kind, ObjectChanges, ObjectId, Operation,
+    OperationPace, Outcome, Result, Snapshot, Token, TokenInfo,
 };
 
 use crate::connection::Connection;
 use crate::reactor::Reactor;
 use crate::{Answer, Call, KNOWS_BEGIN, frame};
 use direct::DirectTokens;
-pub use link::{Keeper, Link};
-use shared::{Admin, Shared};
+pub use link::{Link, PeerProcess};
+use link_state::{Admin, LinkState};
 
 /// Reading all objects of a slow card takes seconds; longer than this is a hang.
 const OBJECTS_WITHIN: Duration = Duration::from_secs(120);
@@ -32,7 +32,7 @@ const FATE_WITHIN: Duration = Duration::from_secs(1);
 /// An operation is written at once, on the caller's thread, to a lane that is free; when none is,
 /// it waits here. Answers are read by the reactor, and `done` runs there.
 pub struct RemoteToken {
-    shared: Arc<Shared>,
+    state: Arc<LinkState>,
     reactor: Arc<Reactor>,
     objects_within: Duration,
     direct: Arc<DirectTokens>,
@@ -45,14 +45,14 @@ impl RemoteToken {
             |error| Error::token(Kind::Environment, format!("cannot watch a lane: {error}"));
         let admin = link.admin.take().map(Admin::new);
         let admin = admin.transpose().map_err(failed)?;
-        let shared = reactor.adopt(|watch| Shared::new(watch, link, admin));
+        let state = reactor.adopt(|watch| LinkState::new(watch, link, admin));
         let token = Arc::new(Self {
-            shared,
+            state,
             reactor,
             objects_within: OBJECTS_WITHIN,
             direct: Arc::default(),
         });
-        token.shared.watch_all().map_err(failed)?;
+        token.state.watch_all().map_err(failed)?;
         Ok(token)
     }
 
@@ -63,15 +63,15 @@ impl RemoteToken {
     }
 
     fn admin(&self) -> Result<&Mutex<Connection>> {
-        let admin = self.shared.admin.as_ref().ok_or_else(|| {
-            let message = format!("{} serves uses of keys only", self.shared.name);
+        let admin = self.state.admin.as_ref().ok_or_else(|| {
+            let message = format!("{} serves uses of keys only", self.state.name);
             Error::request(Kind::Unsupported, message)
         })?;
         Ok(&admin.connection)
     }
 
     fn ask_over(&self, admin: &mut Connection, call: &Call) -> Result<Answer> {
-        if let Some(lost) = self.shared.board.lock().lost() {
+        if let Some(lost) = self.state.table.lock().lost() {
             return Err(lost);
         }
         let deadline = Instant::now() + self.objects_within;
@@ -82,11 +82,11 @@ impl RemoteToken {
                 return Err(self.verdict(call));
             }
             Err(broken) => {
-                self.shared.lose(&broken.to_string());
+                self.state.lose(&broken.to_string());
                 return Err(self.verdict(call));
             }
         };
-        match frame::decode_reply(self.shared.version, &frame.into())?.answer {
+        match frame::decode_reply(self.state.version, &frame.into())?.answer {
             Answer::Failed(error) => Err(error),
             answer => Ok(answer),
         }
@@ -100,7 +100,7 @@ impl RemoteToken {
         }
     }
 
-    /// What uses of these keys would have to wait for now, where the token is a pool that tells this client. Blocks.
+    /// Returns the expected wait of a use of each key, if the token is a pool that tells this client. Blocks.
     pub fn estimates(&self, keys: Vec<ObjectId>) -> Result<Vec<Estimate>> {
         let count = keys.len();
         match self.ask(&Call::Estimates(keys))? {
@@ -114,7 +114,7 @@ impl RemoteToken {
         let (tell, told) = mpsc::channel();
         self.on_lost(Box::new(move |error| drop(tell.send(error))));
         told.recv_timeout(FATE_WITHIN)
-            .unwrap_or_else(|_| Error::lost(format!("{} is gone", self.shared.name)))
+            .unwrap_or_else(|_| Error::lost(format!("{} is gone", self.state.name)))
             .at(call.name())
     }
 
@@ -126,7 +126,7 @@ impl RemoteToken {
 
 impl Token for RemoteToken {
     fn info(&self) -> Arc<TokenInfo> {
-        Arc::clone(&self.shared.info)
+        Arc::clone(&self.state.info)
     }
 
     fn objects(&self) -> Result<Arc<Snapshot>> {
@@ -136,7 +136,7 @@ impl Token for RemoteToken {
         }
     }
 
-    fn look(&self) -> Result<Seen> {
+    fn look(&self) -> Result<ObjectChanges> {
         match self.ask(&Call::Look)? {
             Answer::Seen(seen) => Ok(seen),
             other => Err(unexpected("what was seen", &other)),
@@ -144,7 +144,7 @@ impl Token for RemoteToken {
     }
 
     /// Nothing while somebody reads the objects, which may take long.
-    fn pace(&self) -> Vec<Pace> {
+    fn pace(&self) -> Vec<OperationPace> {
         let admin = self.admin().ok().and_then(Mutex::try_lock);
         let Some(mut admin) = admin else {
             return Vec::new();
@@ -157,56 +157,56 @@ impl Token for RemoteToken {
     }
 
     fn submit(&self, mut batch: Batch) {
-        if self.shared.version < KNOWS_BEGIN {
+        if self.state.version < KNOWS_BEGIN {
             batch = without_begin(batch);
         }
-        let batch = self.direct.submit(batch, &self.shared);
+        let batch = self.direct.submit(batch, &self.state);
         if !batch.is_empty() {
-            self.shared.submit(batch);
+            self.state.submit(batch);
         }
     }
 
     fn on_lost(&self, lost: Box<dyn FnOnce(Error) + Send>) {
-        let already = self.shared.board.lock().on_lost(lost);
+        let already = self.state.table.lock().on_lost(lost);
         if let Some((lost, error)) = already {
             lost(error);
         }
     }
 
-    fn hand_over(&self, line: &DirectConnection<'_>) -> Result<()> {
-        self.shared.keeper.hand_over(line).map_err(|error| {
-            let message = format!("{} takes no connection over: {error}", self.shared.name);
+    fn hand_over(&self, connection: &DirectConnection<'_>) -> Result<()> {
+        self.state.peer.hand_over(connection).map_err(|error| {
+            let message = format!("{} takes no connection over: {error}", self.state.name);
             Error::request(Kind::Unsupported, message)
         })
     }
 
-    fn takes_lines(&self) -> bool {
-        self.shared.keeper.takes_lines()
+    fn takes_connections(&self) -> bool {
+        self.state.peer.takes_connections()
     }
 
     fn served_directly(&self) -> u64 {
-        self.shared.keeper.served_directly()
+        self.state.peer.served_directly()
     }
 
     fn process(&self) -> Option<u32> {
-        self.shared.keeper.process()
+        self.state.peer.process()
     }
 
     fn abort(&self, reason: &str) {
-        let error = Error::lost(format!("{} was ended: {reason}", self.shared.name));
+        let error = Error::lost(format!("{} was ended: {reason}", self.state.name));
         // First, so that the requests fail with the reason and not with its consequence.
-        self.shared.finish(&error);
-        self.shared.keeper.kill();
+        self.state.finish(&error);
+        self.state.peer.kill();
     }
 }
 
 impl Drop for RemoteToken {
     fn drop(&mut self) {
         self.direct.end();
-        self.shared.board.lock().forget_listeners();
-        let error = Error::lost(format!("{} was let go", self.shared.name));
-        self.shared.finish(&error);
-        self.shared.keeper.release();
+        self.state.table.lock().forget_listeners();
+        let error = Error::lost(format!("{} was let go", self.state.name));
+        self.state.finish(&error);
+        self.state.peer.release();
     }
 }
 
@@ -236,7 +236,7 @@ mod tests {
     /// Notes that the worker is killed.
     struct Killed(Arc<AtomicBool>);
 
-    impl Keeper for Killed {
+    impl PeerProcess for Killed {
         fn kill(&self) {
             self.0.store(true, Ordering::Release);
         }
@@ -254,7 +254,7 @@ mod tests {
             lanes: vec![lane.into()],
             admin: Some(admin.into()),
             depth: 1,
-            keeper: Box::new(Killed(Arc::clone(&killed))),
+            peer: Box::new(Killed(Arc::clone(&killed))),
         };
         let mut token = RemoteToken::start(Reactor::start().unwrap(), link).unwrap();
         let token = Arc::get_mut(&mut token).unwrap();

@@ -14,8 +14,8 @@ use hsmux_token::{
 };
 use hsmux_wire::frame::{FrameBuffer, MAX_FRAME, decode, decode_call};
 use hsmux_wire::{
-    Answer, Answerer, Call, Connection, Conversation, Endpoint, Greeting, Hello, Keeper, Link,
-    Listening, Peer, Reactor, RemoteToken, Reply, SPOKEN, Service, VERSION, agree, serve_lane,
+    Answer, Answerer, Call, Connection, Conversation, Endpoint, Greeting, Hello, Link, Listening,
+    Peer, PeerProcess, Reactor, RemoteToken, Reply, SPOKEN, Service, VERSION, agree, serve_lane,
 };
 
 /// Answers the data of a `Use`, and `C_GenerateRandom` by sleeping as many milliseconds.
@@ -117,7 +117,7 @@ fn start_in(
     admin: UnixStream,
     depth: usize,
 ) -> Arc<RemoteToken> {
-    let keeper: Box<dyn Keeper> = Box::new(());
+    let peer: Box<dyn PeerProcess> = Box::new(());
     let link = Link {
         name: "the worker of test".into(),
         info: TokenInfo::default(),
@@ -125,7 +125,7 @@ fn start_in(
         lanes: lanes.into_iter().map(Into::into).collect(),
         admin: Some(admin.into()),
         depth,
-        keeper,
+        peer,
     };
     RemoteToken::start(Arc::clone(reactor), link).unwrap()
 }
@@ -270,9 +270,9 @@ pub fn is_malformed(bytes: &[u8]) -> bool {
 }
 
 /// Hears what becomes of a request.
-pub type Told = mpsc::Receiver<Result<Outcome>>;
+pub type OutcomeReceiver = mpsc::Receiver<Result<Outcome>>;
 
-pub fn request(operation: Operation, within: Duration) -> (Request, Told) {
+pub fn request(operation: Operation, within: Duration) -> (Request, OutcomeReceiver) {
     let (tell, told) = mpsc::channel();
     let request = Request {
         behalf: None,
@@ -283,13 +283,13 @@ pub fn request(operation: Operation, within: Duration) -> (Request, Told) {
     (request, told)
 }
 
-pub fn submit(token: &RemoteToken, operation: Operation, within: Duration) -> Told {
+pub fn submit(token: &RemoteToken, operation: Operation, within: Duration) -> OutcomeReceiver {
     let (request, told) = request(operation, within);
     token.submit(Batch::from_iter([request]));
     told
 }
 
-pub fn heard(told: &Told) -> Result<Outcome> {
+pub fn heard(told: &OutcomeReceiver) -> Result<Outcome> {
     told.recv_timeout(PATIENCE).expect("told")
 }
 

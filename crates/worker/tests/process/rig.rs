@@ -138,9 +138,9 @@ pub fn soon() -> Instant {
     Instant::now() + LONG
 }
 
-pub type Told = std::sync::mpsc::Receiver<Result<Outcome>>;
+pub type OutcomeReceiver = std::sync::mpsc::Receiver<Result<Outcome>>;
 
-pub fn submit(token: &dyn Token, operation: Operation) -> Told {
+pub fn submit(token: &dyn Token, operation: Operation) -> OutcomeReceiver {
     let (tell, told) = std::sync::mpsc::channel();
     token.submit(Batch::from_iter([Request {
         behalf: None,

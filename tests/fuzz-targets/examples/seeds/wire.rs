@@ -1,8 +1,8 @@
 //! Streams of frames, of either direction.
 
 use hsmux_token::{
-    Class, Error, Estimate, KeyCapacity, Kind, Made, Mechanism, Object, ObjectRef, Operation,
-    Outcome, Secret, Seen, SessionObject, Snapshot, Times, TokenInfo, Verb,
+    Class, Error, Estimate, KeyCapacity, Kind, Made, Mechanism, Object, ObjectChanges, ObjectRef,
+    Operation, Outcome, Secret, SessionObject, Snapshot, Times, TokenInfo, Verb,
 };
 use hsmux_wire::frame::encode_reply;
 use hsmux_wire::{Answer, Call, Hello, Reply, View, Welcome};
@@ -94,7 +94,7 @@ fn replies() {
         Answer::Admin(b"{}".to_vec().into()),
         Answer::Started(info.clone()),
         Answer::Doing("C_Initialize".into()),
-        Answer::Seen(Seen {
+        Answer::Seen(ObjectChanges {
             made: vec![object],
             gone: vec![KEY],
         }),

@@ -16,7 +16,7 @@ const SHARED: usize = 1 << 20;
 type Listener = Box<dyn FnOnce(Error) + Send>;
 
 /// The state of a [`RemoteToken`](super::RemoteToken); no call here blocks or does I/O.
-pub(super) struct Board {
+pub(super) struct LaneTable {
     /// Lanes that carry nothing; the one that was used last is taken first.
     free: Vec<u16>,
     waiting: VecDeque<Request>,
@@ -47,17 +47,17 @@ struct Running {
     done: Option<Done>,
 }
 
-/// What goes to a lane in one frame.
-pub(super) struct Load {
+/// The operations that one frame carries to a lane.
+pub(super) struct LaneFrame {
     pub lane: u16,
     pub items: Vec<Item>,
 }
 
-/// A completion and what it is to be told, once no lock is held.
-pub(super) struct Told(Done, Result<Outcome>);
+/// A request's callback and its result. It runs once no lock is held.
+pub(super) struct Completion(Done, Result<Outcome>);
 
-impl Told {
-    pub fn tell(self) {
+impl Completion {
+    pub fn run(self) {
         self.0.complete(self.1);
     }
 }
@@ -66,11 +66,11 @@ impl Told {
 pub(super) struct Lost {
     /// That were on their way.
     pub frames: usize,
-    pub outstanding: Vec<Told>,
+    pub outstanding: Vec<Completion>,
     pub listeners: Vec<Listener>,
 }
 
-impl Board {
+impl LaneTable {
     pub fn new(lanes: usize, depth: usize) -> Self {
         let lanes = u16::try_from(lanes).unwrap_or(u16::MAX);
         Self {
@@ -100,7 +100,7 @@ impl Board {
     }
 
     /// What a free lane is to carry next.
-    pub fn next_load(&mut self) -> Option<Load> {
+    pub fn next_frame(&mut self) -> Option<LaneFrame> {
         if self.waiting.is_empty() || self.lost.is_some() {
             return None;
         }
@@ -123,7 +123,7 @@ impl Board {
             });
         }
         running.frames.push_back(count);
-        Some(Load { lane, items })
+        Some(LaneFrame { lane, items })
     }
 
     /// A lane for the next frame, and how many of those that wait it is to carry: they are spread over
@@ -162,21 +162,25 @@ impl Board {
     }
 
     /// Takes back the last frame of a lane, which was not written.
-    pub fn take_back(&mut self, lane: u16, error: &Error) -> Vec<Told> {
+    pub fn take_back(&mut self, lane: u16, error: &Error) -> Vec<Completion> {
         let running = &mut self.running[usize::from(lane)];
         let count = running.frames.pop_back().unwrap_or(0);
         let first = running.operations.len().saturating_sub(count);
-        let told = running
+        let completions = running
             .operations
             .drain(first..)
-            .filter_map(|running| Some(Told(running.done?, Err(error.clone()))))
+            .filter_map(|running| Some(Completion(running.done?, Err(error.clone()))))
             .collect();
         self.make_room(lane);
-        told
+        completions
     }
 
     /// Frees a lane that has answered; an answer that does not fit is the peer's fault.
-    pub fn take_answered(&mut self, lane: u16, results: Results) -> Result<Vec<Told>, String> {
+    pub fn take_answered(
+        &mut self,
+        lane: u16,
+        results: Results,
+    ) -> Result<Vec<Completion>, String> {
         let running = &mut self.running[usize::from(lane)];
         let wanted = running.frames.pop_front().unwrap_or(0);
         let results = match results {
@@ -186,14 +190,14 @@ impl Board {
         if wanted == 0 || results.len() != wanted {
             return Err(format!("{} answers to {wanted} operations", results.len()));
         }
-        let told = running
+        let completions = running
             .operations
             .drain(..wanted)
             .zip(results)
-            .filter_map(|(running, result)| Some(Told(running.done?, result)))
+            .filter_map(|(running, result)| Some(Completion(running.done?, result)))
             .collect();
         self.make_room(lane);
-        Ok(told)
+        Ok(completions)
     }
 
     /// A lane has one frame less than it had.
@@ -204,7 +208,7 @@ impl Board {
     }
 
     /// What is late at `now`, and when the next one will be.
-    pub fn expire(&mut self, now: Instant) -> (Vec<Told>, Option<Instant>) {
+    pub fn expire(&mut self, now: Instant) -> (Vec<Completion>, Option<Instant>) {
         let mut late = Vec::new();
         let mut next: Option<Instant> = None;
         let mut keep = |deadline: Instant| {
@@ -217,7 +221,7 @@ impl Board {
                 if running.deadline > now && running.done.is_some() {
                     keep(running.deadline);
                 } else if let Some(done) = running.done.take() {
-                    late.push(Told(done, Err(overdue(running.call, how))));
+                    late.push(Completion(done, Err(overdue(running.call, how))));
                 }
             }
         }
@@ -230,7 +234,7 @@ impl Board {
                 self.waiting.push_back(request);
             } else {
                 let error = overdue(request.operation.call(), WAITS);
-                late.push(Told(request.done, Err(error)));
+                late.push(Completion(request.done, Err(error)));
             }
         }
         self.armed = next;
@@ -267,7 +271,7 @@ impl Board {
             frames,
             outstanding: running
                 .chain(waiting)
-                .map(|done| Told(done, Err(error.clone())))
+                .map(|done| Completion(done, Err(error.clone())))
                 .collect(),
             listeners: std::mem::take(&mut self.listeners),
         })

@@ -10,30 +10,31 @@ use hsmux_token::sync::Mutex;
 use hsmux_token::{Batch, Error, TokenInfo};
 use rustix::event::epoll::EventFlags;
 
-use super::board::{self, Board, Load, Lost};
-use super::{Keeper, Link};
+use super::lane_table::{self, LaneFrame, LaneTable, Lost};
+use super::{Link, PeerProcess};
 use crate::connection::Connection;
-use crate::cork::{self, Corked};
 use crate::frame::{self, FrameBuffer, MAX_FRAME};
 use crate::outlet::Outlet;
 use crate::reactor::{Source, Watch};
 use crate::wipe::wipe;
+use crate::write_batch::{self, BatchedSender};
 use crate::{Answer, Call, socket};
 
-/// The tag of [`Keeper::ended`]; lanes are numbered from 0.
+/// The tag of [`PeerProcess::ended`]; lanes are numbered from 0.
 const PEER: u16 = u16::MAX;
 
-pub(super) struct Shared {
+/// A link's lanes, its peer, and the requests on them.
+pub(super) struct LinkState {
     watch: Watch,
     pub name: String,
     pub info: Arc<TokenInfo>,
     pub version: u16,
     lanes: Box<[Lane]>,
     pub admin: Option<Admin>,
-    pub keeper: Box<dyn Keeper>,
-    pub board: Mutex<Board>,
+    pub peer: Box<dyn PeerProcess>,
+    pub table: Mutex<LaneTable>,
     /// Held from the choice of a lane until its frame is written: answers come without a number, in
-    /// the order of the frames. Locked before the board, never while somebody is told something.
+    /// the order of the frames. Locked before the table, never while somebody is told something.
     writing: Mutex<()>,
 }
 
@@ -56,7 +57,7 @@ impl Admin {
 /// Why a frame was not written.
 enum Unwritten {
     /// It cannot be: these are told so. The lane is as it was.
-    Malformed(Vec<board::Told>),
+    Malformed(Vec<lane_table::Completion>),
     /// The link is broken.
     Broken(String),
 }
@@ -66,7 +67,7 @@ struct Lane {
     inbox: Mutex<FrameBuffer>,
 }
 
-impl Shared {
+impl LinkState {
     pub fn new(watch: Watch, link: Link, admin: Option<Admin>) -> Self {
         let lane = |(tag, stream)| Lane {
             outlet: Outlet::new(stream, tag),
@@ -74,13 +75,13 @@ impl Shared {
         };
         Self {
             watch,
-            board: Mutex::new(Board::new(link.lanes.len(), link.depth)),
+            table: Mutex::new(LaneTable::new(link.lanes.len(), link.depth)),
             name: link.name,
             info: Arc::new(link.info),
             version: link.version,
             lanes: (0..PEER).zip(link.lanes).map(lane).collect(),
             admin,
-            keeper: link.keeper,
+            peer: link.peer,
             writing: Mutex::default(),
         }
     }
@@ -89,17 +90,17 @@ impl Shared {
         for (tag, lane) in (0..PEER).zip(&self.lanes) {
             self.watch.add(tag, lane.outlet.stream())?;
         }
-        match self.keeper.ended() {
+        match self.peer.ended() {
             Some(ended) => self.watch.add(PEER, ended),
             None => Ok(()),
         }
     }
 
     pub fn submit(self: &Arc<Self>, mut batch: Batch) {
-        let mut board = self.board.lock();
-        let admitted = board.admit(&mut batch);
-        let idle = board.has_idle_lane();
-        drop(board);
+        let mut table = self.table.lock();
+        let admitted = table.admit(&mut batch);
+        let idle = table.has_idle_lane();
+        drop(table);
         match admitted {
             Ok(None) => {}
             Ok(Some(at)) => self.watch.wake_at(at),
@@ -110,43 +111,45 @@ impl Shared {
                 return;
             }
         }
-        if idle || !cork::put_off(self) {
-            self.load_lanes();
+        if idle || !write_batch::delay(self) {
+            self.write_frames();
         }
     }
 
     /// Writes all that waits and has a lane.
-    fn load_lanes(&self) {
-        while let Err(unwritten) = self.write_loads() {
+    fn write_frames(&self) {
+        while let Err(unwritten) = self.write_waiting() {
             match unwritten {
-                Unwritten::Malformed(told) => told.into_iter().for_each(board::Told::tell),
+                Unwritten::Malformed(completions) => completions
+                    .into_iter()
+                    .for_each(lane_table::Completion::run),
                 Unwritten::Broken(reason) => return self.lose(&reason),
             }
         }
     }
 
-    fn write_loads(&self) -> Result<(), Unwritten> {
+    fn write_waiting(&self) -> Result<(), Unwritten> {
         let _order = self.writing.lock();
         loop {
-            let next = self.board.lock().next_load();
-            let Some(load) = next else { return Ok(()) };
-            self.carry(load)?;
+            let next = self.table.lock().next_frame();
+            let Some(frame) = next else { return Ok(()) };
+            self.carry(frame)?;
         }
     }
 
     /// Writes a frame to its lane.
-    fn carry(&self, load: Load) -> Result<(), Unwritten> {
-        let lane = &self.lanes[usize::from(load.lane)];
+    fn carry(&self, frame: LaneFrame) -> Result<(), Unwritten> {
+        let lane = &self.lanes[usize::from(frame.lane)];
         self.watch.begun();
-        let call = Call::Execute(load.items);
+        let call = Call::Execute(frame.items);
         let mut encoded = Ok(());
         let sent = lane
             .outlet
             .send(&self.watch, |out| encoded = frame::encode(&call, out));
         if let Err(error) = encoded {
-            let mut board = self.board.lock();
-            self.watch.ended(usize::from(board.carries(load.lane)));
-            return Err(Unwritten::Malformed(board.take_back(load.lane, &error)));
+            let mut table = self.table.lock();
+            self.watch.ended(usize::from(table.carries(frame.lane)));
+            return Err(Unwritten::Malformed(table.take_back(frame.lane, &error)));
         }
         sent.map(drop)
             .map_err(|error| Unwritten::Broken(error.to_string()))
@@ -183,18 +186,20 @@ impl Shared {
         }
     }
 
-    /// Gives an idle lane its next load before anyone is told: none idles while a request waits.
-    fn deliver(self: &Arc<Self>, lane: u16, results: board::Results) {
-        let mut board = self.board.lock();
-        self.watch.ended(usize::from(board.carries(lane)));
-        let told = board.take_answered(lane, results);
-        let idle = board.has_idle_lane();
-        drop(board);
-        if idle || !cork::put_off(self) {
-            self.load_lanes();
+    /// Gives an idle lane its next frame before anyone is told: none idles while a request waits.
+    fn deliver(self: &Arc<Self>, lane: u16, results: lane_table::Results) {
+        let mut table = self.table.lock();
+        self.watch.ended(usize::from(table.carries(lane)));
+        let completions = table.take_answered(lane, results);
+        let idle = table.has_idle_lane();
+        drop(table);
+        if idle || !write_batch::delay(self) {
+            self.write_frames();
         }
-        match told {
-            Ok(told) => told.into_iter().for_each(board::Told::tell),
+        match completions {
+            Ok(completions) => completions
+                .into_iter()
+                .for_each(lane_table::Completion::run),
             Err(reason) => self.lose(&reason),
         }
     }
@@ -203,12 +208,12 @@ impl Shared {
     /// reports that.
     pub fn lose(&self, reason: &str) {
         let error = Error::lost(format!("{}: {reason}", self.name));
-        if self.keeper.ended().is_none() {
+        if self.peer.ended().is_none() {
             return self.finish(&error);
         }
-        self.board.lock().close(error);
+        self.table.lock().close(error);
         self.unwatch_lanes();
-        self.keeper.kill();
+        self.peer.kill();
     }
 
     /// Fails everything with the error, and later requests too.
@@ -217,7 +222,7 @@ impl Shared {
             frames,
             outstanding,
             listeners,
-        }) = self.board.lock().finish(error)
+        }) = self.table.lock().finish(error)
         else {
             return;
         };
@@ -229,21 +234,23 @@ impl Shared {
         if let Some(admin) = &self.admin {
             let _ = admin.hang_up.shutdown(Shutdown::Both);
         }
-        if self.keeper.ended().is_none() {
+        if self.peer.ended().is_none() {
             self.watch.end();
         }
-        outstanding.into_iter().for_each(board::Told::tell);
+        outstanding
+            .into_iter()
+            .for_each(lane_table::Completion::run);
         for listener in listeners {
             listener(error.clone());
         }
     }
 
     fn peer_ended(&self) {
-        let fate = self.keeper.fate();
-        let during = self.board.lock().running_call();
+        let fate = self.peer.fate();
+        let during = self.table.lock().running_call();
         let during = during.map_or(String::new(), |call| format!(" in {call}"));
         tracing::debug!(name = self.name, fate, "ended");
-        if let Some(ended) = self.keeper.ended() {
+        if let Some(ended) = self.peer.ended() {
             self.watch.remove(ended);
         }
         self.finish(&Error::lost(format!("{} {fate}{during}", self.name)));
@@ -257,13 +264,13 @@ impl Shared {
     }
 }
 
-impl Corked for Shared {
-    fn uncork(&self) {
-        self.load_lanes();
+impl BatchedSender for LinkState {
+    fn write_delayed(&self) {
+        self.write_frames();
     }
 }
 
-impl Source for Shared {
+impl Source for LinkState {
     fn ready(self: Arc<Self>, tag: u16, ready: EventFlags, scratch: &mut [u8]) {
         if tag == PEER {
             return self.peer_ended();
@@ -280,14 +287,14 @@ impl Source for Shared {
     }
 
     fn expired(self: Arc<Self>, now: Instant) -> Option<Instant> {
-        let (late, next) = self.board.lock().expire(now);
-        late.into_iter().for_each(board::Told::tell);
+        let (late, next) = self.table.lock().expire(now);
+        late.into_iter().for_each(lane_table::Completion::run);
         next
     }
 
     fn abandoned(self: Arc<Self>) {
         let error = format!("{}: its reactor has stopped", self.name);
         self.finish(&Error::lost(error));
-        self.keeper.release();
+        self.peer.release();
     }
 }

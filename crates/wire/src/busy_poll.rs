@@ -1,4 +1,4 @@
-//! Looking again before going to sleep: waking a thread costs more than a fast token's work.
+//! Busy polling: a thread polls for a moment before it sleeps. Waking it costs more than a fast token's work.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use rustix::event::epoll;
 
 use crate::socket::timespec;
 
-/// How long the last waits took, and so whether it is worth staying awake for the next one.
-pub(crate) struct Vigil {
+/// The average of the last waits decides how long a thread polls before it sleeps.
+pub(crate) struct BusyPoll {
     cpus: usize,
     /// Moving average of the waits, in nanoseconds.
     usual: u64,
@@ -24,7 +24,7 @@ const LONGEST: u64 = 2_000_000;
 /// Pauses between two looks: about a microsecond, in which the other thread of the core works.
 const PAUSES: usize = 20;
 
-impl Vigil {
+impl BusyPoll {
     pub fn new() -> Self {
         Self {
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
@@ -42,7 +42,7 @@ impl Vigil {
         running: Option<usize>,
     ) -> rustix::io::Result<()> {
         let begin = Instant::now();
-        if let Some(awake) = running.and_then(|running| self.watch(running)) {
+        if let Some(awake) = running.and_then(|running| self.poll_time(running)) {
             while begin.elapsed() < awake {
                 if look(epoll, events, Some(Duration::ZERO))? > 0 {
                     self.waited(begin.elapsed());
@@ -57,9 +57,9 @@ impl Vigil {
         Ok(())
     }
 
-    /// How long to stay awake while so many operations run elsewhere on this machine; `None` to
+    /// How long to poll while so many operations run elsewhere on this machine; `None` to
     /// sleep at once. A CPU that somebody else could use is left to them.
-    fn watch(&self, running: usize) -> Option<Duration> {
+    fn poll_time(&self, running: usize) -> Option<Duration> {
         let worth = self.usual < SOON && running < self.cpus;
         worth.then(|| Duration::from_nanos(3 * self.usual))
     }
@@ -88,34 +88,34 @@ pub(crate) fn look(
 mod tests {
     use super::*;
 
-    fn after(waits: &[(usize, u64)]) -> Vigil {
-        let mut vigil = Vigil {
+    fn after(waits: &[(usize, u64)]) -> BusyPoll {
+        let mut busy_poll = BusyPoll {
             cpus: 2,
-            ..Vigil::new()
+            ..BusyPoll::new()
         };
         for &(count, micros) in waits {
-            (0..count).for_each(|_| vigil.waited(Duration::from_micros(micros)));
+            (0..count).for_each(|_| busy_poll.waited(Duration::from_micros(micros)));
         }
-        vigil
+        busy_poll
     }
 
     #[test]
     fn stays_awake_for_what_comes_soon() {
-        let awake = after(&[(100, 80)]).watch(1).expect("worth it");
+        let awake = after(&[(100, 80)]).poll_time(1).expect("worth it");
         assert!(awake > Duration::from_micros(80), "{awake:?}");
         assert!(awake < Duration::from_micros(400), "{awake:?}");
     }
 
     #[test]
     fn sleeps_when_nothing_comes() {
-        assert_eq!(after(&[]).watch(0), None, "at the start");
-        assert_eq!(after(&[(100, 5000)]).watch(1), None, "a slow token");
+        assert_eq!(after(&[]).poll_time(0), None, "at the start");
+        assert_eq!(after(&[(100, 5000)]).poll_time(1), None, "a slow token");
         let pause = [(100, 80), (1, 60_000_000)];
-        assert_eq!(after(&pause).watch(0), None, "nobody asks");
+        assert_eq!(after(&pause).poll_time(0), None, "nobody asks");
     }
 
     #[test]
     fn leaves_the_cpus_to_the_workers() {
-        assert_eq!(after(&[(100, 80)]).watch(2), None);
+        assert_eq!(after(&[(100, 80)]).poll_time(2), None);
     }
 }

@@ -21,7 +21,7 @@ const MAX_REMAINING: Duration = Duration::from_secs(24 * 3600);
 const MOST_READS: u32 = 16;
 
 /// A program's connection, shared by the threads that read it.
-pub struct Handed {
+pub struct ProgramConnection {
     pub(super) stream: UnixStream,
     /// The program's user id, by the kernel (SO_PEERCRED).
     pub(super) uid: u32,
@@ -32,8 +32,8 @@ pub struct Handed {
 }
 
 /// A program's connection, with one thread's own state.
-pub(super) struct Line {
-    pub handed: Arc<Handed>,
+pub(super) struct ConnectionReader {
+    pub connection: Arc<ProgramConnection>,
     pub home: bool,
     pub shared: bool,
     inbox: FrameBuffer,
@@ -45,8 +45,8 @@ pub(super) struct Line {
     pub turn: u64,
 }
 
-/// The result of one read.
-pub(super) enum Heard {
+/// The result of one read of a direct connection.
+pub(super) enum ReadResult {
     /// No whole frame yet.
     Nothing,
     Asked(Operation, Instant),
@@ -56,7 +56,7 @@ pub(super) enum Heard {
     Ended,
 }
 
-impl Handed {
+impl ProgramConnection {
     /// A connection in this frame `version`, for uses of `key`. It is counted in `everywhere` until it is dropped.
     pub fn new(
         stream: UnixStream,
@@ -76,16 +76,16 @@ impl Handed {
     }
 }
 
-impl Drop for Handed {
+impl Drop for ProgramConnection {
     fn drop(&mut self) {
         self.everywhere.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Line {
-    pub fn new(handed: Arc<Handed>, shared: bool, home: bool) -> Self {
+impl ConnectionReader {
+    pub fn new(connection: Arc<ProgramConnection>, shared: bool, home: bool) -> Self {
         Self {
-            handed,
+            connection,
             home,
             shared,
             inbox: FrameBuffer::of_calls(),
@@ -96,23 +96,23 @@ impl Line {
     }
 
     /// Reads the available bytes through `chunk`.
-    pub fn hear(&mut self, chunk: &mut [u8]) -> Heard {
-        match socket::read_some(&self.handed.stream, chunk) {
-            Ok(0) => return Heard::Ended,
+    pub fn hear(&mut self, chunk: &mut [u8]) -> ReadResult {
+        match socket::read_some(&self.connection.stream, chunk) {
+            Ok(0) => return ReadResult::Ended,
             Ok(read) => {
                 self.inbox.extend(&chunk[..read]);
                 // A program may send a PIN here by mistake.
                 wipe(&mut chunk[..read]);
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Heard::Nothing,
-            Err(_) => return Heard::Ended,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ReadResult::Nothing,
+            Err(_) => return ReadResult::Ended,
         }
         let call = match self.inbox.next(LONGEST) {
             // If the connection is shared, another thread may read the rest.
-            Ok(None) if self.shared || self.reads == MOST_READS => return Heard::Ended,
+            Ok(None) if self.shared || self.reads == MOST_READS => return ReadResult::Ended,
             Ok(None) => {
                 self.reads += 1;
-                return Heard::Nothing;
+                return ReadResult::Nothing;
             }
             Ok(Some(frame)) => {
                 self.reads = 0;
@@ -123,25 +123,25 @@ impl Line {
         // One call at a time: bytes that follow before the answer would never be read.
         match call {
             Ok(Call::Execute(items)) if self.inbox.pending() == 0 => self.judge(items),
-            _ => Heard::Ended,
+            _ => ReadResult::Ended,
         }
     }
 
     /// Checks that the call is one valid use of the connection's key.
-    fn judge(&self, items: Vec<crate::Item>) -> Heard {
+    fn judge(&self, items: Vec<crate::Item>) -> ReadResult {
         let Ok([item]) = <[crate::Item; 1]>::try_from(items) else {
-            return Heard::Ended;
+            return ReadResult::Ended;
         };
         let of_key = item.operation.key_use();
-        if of_key.is_none_or(|(_, key, ..)| key != self.handed.key) {
+        if of_key.is_none_or(|(_, key, ..)| key != self.connection.key) {
             let why = "this connection is for uses of another key";
-            return Heard::Refused(Error::request(Kind::Forbidden, why));
+            return ReadResult::Refused(Error::request(Kind::Forbidden, why));
         }
         if let Err(error) = item.operation.check() {
-            return Heard::Refused(error);
+            return ReadResult::Refused(error);
         }
         let remaining = Duration::from_micros(item.remaining_us).min(MAX_REMAINING);
-        Heard::Asked(item.operation, Instant::now() + remaining)
+        ReadResult::Asked(item.operation, Instant::now() + remaining)
     }
 
     /// Writes the answer. `false` if the socket does not take it whole: a worker never waits for a program to read.
@@ -150,8 +150,8 @@ impl Line {
             cpu: Some(processor()),
             ..Reply::new(0, Answer::Results(vec![result]))
         };
-        let written = frame::encode_reply(self.handed.version, &reply, out).is_ok_and(|()| {
-            socket::write_some(&self.handed.stream, out).is_ok_and(|n| n == out.len())
+        let written = frame::encode_reply(self.connection.version, &reply, out).is_ok_and(|()| {
+            socket::write_some(&self.connection.stream, out).is_ok_and(|n| n == out.len())
         });
         empty(out);
         written
@@ -159,6 +159,6 @@ impl Line {
 
     /// The daemon has the same socket: closing this end alone would end nothing.
     pub fn end(&self) {
-        let _ = self.handed.stream.shutdown(Shutdown::Both);
+        let _ = self.connection.stream.shutdown(Shutdown::Both);
     }
 }
