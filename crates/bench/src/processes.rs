@@ -63,7 +63,7 @@ impl Accounts {
     pub fn resume(&mut self) {
         self.searched = Duration::ZERO;
         self.search();
-        self.look();
+        self.read_usage();
         for account in self.open.values_mut() {
             account.base = account.seen;
         }
@@ -74,13 +74,13 @@ impl Accounts {
         if elapsed.saturating_sub(self.searched) >= SEARCH {
             self.searched = elapsed;
             self.search();
-            self.look();
+            self.read_usage();
         }
     }
 
     /// Ends the round.
     pub fn pause(&mut self) {
-        self.look();
+        self.read_usage();
         for account in self.open.values_mut() {
             account.ticks += account.seen - account.base;
             account.base = account.seen;
@@ -120,7 +120,7 @@ impl Accounts {
         }
     }
 
-    fn look(&mut self) {
+    fn read_usage(&mut self) {
         for (&pid, account) in &mut self.open {
             // An ended process keeps its last values.
             let Some((ticks, peak)) = usage(pid) else {

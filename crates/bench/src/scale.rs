@@ -10,18 +10,18 @@ use crate::{Head, Measurement, ScalingRow, reference};
 
 /// Options of the measurement.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ScaleOptions {
     /// The title: `pool web, EC P-256, 16 callers`.
     pub title: String,
     /// Numbers of members, in the order of measurements. The least one is the base of comparison.
     pub members: Vec<usize>,
-    /// The published kind of key for comparison; see [`crate::Key::published_kind`].
+    /// The published kind of key for comparison; see [`crate::BenchKey::published_kind`].
     pub published: Option<&'static str>,
 }
 
 /// The result. Its JSON is described by `docs/bench-schema.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
+pub struct ScaleReport {
     /// Command, time and machine.
     #[serde(flatten)]
     pub head: Head,
@@ -32,12 +32,12 @@ pub struct Report {
     /// The steps by the number of members.
     pub steps: Vec<Step>,
     /// Events during the measurement; their cause adds them.
-    pub events: Vec<Event>,
+    pub events: Vec<ScaleEvent>,
     /// Published figures of a cluster of SmartCard-HSMs.
     pub reference: Vec<ScalingRow>,
 }
 
-impl Report {
+impl ScaleReport {
     /// The number of members of the interrupted step, if any.
     pub fn interrupted_with(&self) -> Option<usize> {
         let interrupted = |step: &&Step| step.measurement.interrupted;
@@ -62,7 +62,7 @@ pub struct Step {
 
 /// An event during a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Event {
+pub struct ScaleEvent {
     /// The step, by its number of members.
     pub members: usize,
     /// Seconds since the start of its measurement.
@@ -74,9 +74,9 @@ pub struct Event {
 /// Measures step by step. `load` enables the number of members, and measures. An interrupted step is the last, and
 /// kept.
 pub fn run(
-    options: &Options,
+    options: &ScaleOptions,
     load: &mut dyn FnMut(usize) -> Result<Measurement>,
-) -> Result<Report> {
+) -> Result<ScaleReport> {
     if options.members.is_empty() || options.members.contains(&0) {
         return Err(Error::request(
             Kind::Invalid,
@@ -96,7 +96,7 @@ pub fn run(
     let reference = reference::scaling();
     let curve = reference::curve(&reference, options.published.unwrap_or_default());
     let steps = steps(measured, &curve);
-    Ok(Report {
+    Ok(ScaleReport {
         head: Head::now("scale"),
         title: options.title.clone(),
         published: options.published.map(str::to_owned),

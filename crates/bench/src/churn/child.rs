@@ -8,7 +8,7 @@ use std::time::Duration;
 use hsmux_token::{Error, Kind, Result};
 use serde::de::DeserializeOwned;
 
-use super::{Options, Serves, Store};
+use super::{ChurnOptions, LoadedService, Store};
 use crate::Measurement;
 
 /// A child process; it ends when its input ends.
@@ -106,7 +106,7 @@ pub struct Bare {
 }
 
 impl Bare {
-    pub(super) fn start(store: Store, options: &Options) -> Result<Self> {
+    pub(super) fn start(store: Store, options: &ChurnOptions) -> Result<Self> {
         Ok(Self {
             child: Some(store.bare_part()?),
             store,
@@ -115,7 +115,7 @@ impl Bare {
     }
 }
 
-impl Serves for Bare {
+impl LoadedService for Bare {
     fn restart(&mut self) -> Result<()> {
         // The previous process ends first.
         self.child = None;
@@ -137,7 +137,7 @@ impl Serves for Bare {
 pub struct Keys(pub(super) Child);
 
 /// Keys that change continuously.
-pub struct Changing<'a>(&'a mut Keys);
+pub struct KeyChanges<'a>(&'a mut Keys);
 
 impl Keys {
     /// Adds or removes keys until there are `count` besides the one in use.
@@ -146,13 +146,13 @@ impl Keys {
     }
 
     /// Adds and removes a key in turn, with a pause after each change.
-    pub fn change(&mut self, pause: Duration) -> Result<Changing<'_>> {
+    pub fn change(&mut self, pause: Duration) -> Result<KeyChanges<'_>> {
         self.0.ask::<()>(&format!("change {}", pause.as_millis()))?;
-        Ok(Changing(self))
+        Ok(KeyChanges(self))
     }
 }
 
-impl Changing<'_> {
+impl KeyChanges<'_> {
     /// Ends the changes; returns their number.
     pub fn stop(self) -> Result<u64> {
         self.0.0.ask("stop")

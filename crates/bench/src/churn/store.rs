@@ -9,7 +9,7 @@ use std::process::Command;
 use hsmux_token::{Error, Kind, Result};
 
 use super::child::Child;
-use super::{Bare, Broker, Keys, Options};
+use super::{Bare, Broker, ChurnOptions, Keys};
 
 /// The label of the token, and of the key in use.
 pub const LABEL: &str = "churn";
@@ -106,12 +106,12 @@ impl Store {
     }
 
     /// A process that uses the key without hsmux.
-    pub fn bare(&self, options: &Options) -> Result<Bare> {
+    pub fn bare(&self, options: &ChurnOptions) -> Result<Bare> {
         Bare::start(self.clone(), options)
     }
 
     /// A broker over the token, and its clients.
-    pub fn broker(&self, isolation: Isolation, options: &Options) -> Result<Broker> {
+    pub fn broker(&self, isolation: Isolation, options: &ChurnOptions) -> Result<Broker> {
         self.configure(isolation)?;
         let mut command = self.command("setpriv".as_ref());
         // It ends with this process, even if that is killed.

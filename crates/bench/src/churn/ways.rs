@@ -4,7 +4,7 @@ use std::path::Path;
 
 use hsmux_token::Result;
 
-use super::{Isolation, Options, Programs, Serves, Store, Way};
+use super::{ChurnOptions, Isolation, LoadedService, Programs, Store, Way};
 
 /// Keys of an unchanged token: as many as at the start of the published runs.
 const TWIN: usize = 52;
@@ -17,7 +17,7 @@ pub fn ways(
     softhsm: &Path,
     old: Option<&Path>,
     isolation: Isolation,
-    options: &Options,
+    options: &ChurnOptions,
 ) -> Result<Vec<Way>> {
     let mut modules = vec![("SoftHSM", None)];
     modules.extend(old.map(|old| ("old", Some(old))));
@@ -29,7 +29,7 @@ pub fn ways(
                 Store::new(&folder, programs, softhsm, old)
             };
             let (subject, twin) = (store("subject")?, store("twin")?);
-            let serve = |store: &Store| -> Result<Box<dyn Serves>> {
+            let serve = |store: &Store| -> Result<Box<dyn LoadedService>> {
                 Ok(if over_broker {
                     Box::new(store.broker(isolation, options)?)
                 } else {

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::Cell;
 use crate::Control;
-use crate::tls::{self, Options};
+use crate::tls::{self, TlsOptions};
 
 /// A running system under test; it ends on drop.
 pub struct System {
@@ -116,7 +116,7 @@ impl Drop for System {
 }
 
 /// Waits until nothing answers: another server would be measured in place of the new one.
-fn await_silence(options: &mut Options, control: Control<'_>) -> Result<(), String> {
+fn await_silence(options: &mut TlsOptions, control: Control<'_>) -> Result<(), String> {
     options.timeout = ANSWER;
     let until = Instant::now() + PATIENCE;
     while !control.stopped() && tls::answers(options).is_ok() {

@@ -1,7 +1,7 @@
 //! Parts of every page of one measurement.
 
 use super::cells;
-use super::chart::{Chart, Ink, Line, Style};
+use super::chart::{Chart, ChartSeries, Ink, Style};
 use super::page::Page;
 use crate::Measurement;
 use crate::format::count;
@@ -12,7 +12,7 @@ pub fn course(found: &Measurement, y: &'static str) -> Chart<'static> {
     Chart {
         x: "seconds",
         y,
-        lines: vec![Line {
+        lines: vec![ChartSeries {
             name: "answered".to_owned(),
             ink: Ink::Measured,
             points: points.map(|point| (point.at_s, point.per_second)).collect(),

@@ -1,14 +1,14 @@
 //! The scaling measurement as a page of charts and tables.
 
 use super::text::{BESIDE, STEP};
-use super::{Report, Step};
+use super::{ScaleReport, Step};
 use crate::format::{count, rate, three};
 use crate::reference;
 use crate::report::cells;
-use crate::report::chart::{Chart, Ink, Line, Style};
+use crate::report::chart::{Chart, ChartSeries, Ink, Style};
 use crate::report::page::Page;
 
-impl Report {
+impl ScaleReport {
     /// One self-contained HTML file; charts are inline SVG.
     pub fn html(&self) -> String {
         let mut page = Page::new(&self.title, &self.head.when_and_where());
@@ -58,7 +58,7 @@ impl Report {
 
     fn speed_up(&self) -> Chart<'static> {
         let most = self.steps.last().map_or(1, |step| step.members) as f64;
-        let mut lines = vec![Line {
+        let mut lines = vec![ChartSeries {
             name: "linear".to_owned(),
             ink: Ink::Ideal,
             points: vec![(0.0, 0.0), (most, most)],
@@ -108,8 +108,8 @@ impl Report {
             .collect()
     }
 
-    fn measured(&self, value: fn(&Step) -> f64) -> Line {
-        Line {
+    fn measured(&self, value: fn(&Step) -> f64) -> ChartSeries {
+        ChartSeries {
             name: "measured".to_owned(),
             ink: Ink::Measured,
             points: self
@@ -145,7 +145,7 @@ impl Report {
         let course = &step.measurement.timeline;
         let start = course.first().map(|first| (0.0, first.per_second));
         let points = course.iter().map(|point| (point.at_s, point.per_second));
-        let line = Line {
+        let line = ChartSeries {
             name: "measured".to_owned(),
             ink: Ink::Measured,
             points: start.into_iter().chain(points).collect(),
@@ -184,8 +184,8 @@ impl Report {
     }
 }
 
-fn published_line(kind: &str, ink: Ink, points: Vec<(f64, f64)>) -> Line {
-    Line {
+fn published_line(kind: &str, ink: Ink, points: Vec<(f64, f64)>) -> ChartSeries {
+    ChartSeries {
         name: format!("published: SmartCard-HSM, {kind}"),
         ink,
         points,

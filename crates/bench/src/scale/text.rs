@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use super::{Event, Report, Step};
+use super::{ScaleEvent, ScaleReport, Step};
 use crate::format::{count, lines, rate, table, three};
 use crate::report::cells;
 
-impl fmt::Display for Report {
+impl fmt::Display for ScaleReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", lines(&self.title))?;
         writeln!(f, "{}\n", self.head)?;
@@ -15,7 +15,7 @@ impl fmt::Display for Report {
             writeln!(f, "interrupted with {members} members\n")?;
         }
         for event in &self.events {
-            let Event {
+            let ScaleEvent {
                 members,
                 at_s,
                 what,

@@ -1,13 +1,13 @@
 //! The measurement as a page.
 
-use super::{Report, Times};
+use super::{Times, TlsReport};
 use crate::Latency;
 use crate::format::{count, rate};
 use crate::report::cells;
 use crate::report::measured::{costs, course, errors};
 use crate::report::page::Page;
 
-impl Report {
+impl TlsReport {
     /// One self-contained HTML file; the chart is inline SVG.
     pub fn html(&self) -> String {
         let (found, times) = (&self.measurement, &self.times);

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use hsmux_bench::churn::{self, Options, Programs, runs};
+use hsmux_bench::churn::{self, ChurnOptions, Programs, runs};
 
 use super::run::{interrupt, verdict};
 use crate::context::Context;
@@ -86,7 +86,7 @@ impl Churn {
         let stop = interrupt()?;
         let old = self.old_module.as_deref().map(std::path::absolute);
         let old = old.transpose()?;
-        let options = Options {
+        let options = ChurnOptions {
             runs: runs(self.runs, &self.more),
             callers: self.callers,
             payload: self.payload,

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use hsmux_bench::sign::Options;
-use hsmux_bench::{Control, Key, Load, Phase, Progress, Until, mechanism};
+use hsmux_bench::sign::SignOptions;
+use hsmux_bench::{BenchKey, Control, LoadModel, Phase, Progress, Until, mechanism};
 use hsmux_token::Uri;
 use indicatif::ProgressBar;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -66,12 +66,12 @@ fn per_second(text: &str) -> Result<f64, String> {
 
 impl RunArgs {
     /// The engine's options for an open target.
-    pub fn options(&self, opened: &Opened) -> anyhow::Result<Options> {
+    pub fn options(&self, opened: &Opened) -> anyhow::Result<SignOptions> {
         let wanted = self.parts.with(self.key.as_ref())?;
         let key =
-            Key::find(&*opened.token, wanted.as_ref()).with_context(|| opened.name.clone())?;
+            BenchKey::find(&*opened.token, wanted.as_ref()).with_context(|| opened.name.clone())?;
         let workers = self.concurrency;
-        let mut options = Options::new(
+        let mut options = SignOptions::new(
             Arc::clone(&opened.token),
             opened.name.clone(),
             key,
@@ -79,7 +79,7 @@ impl RunArgs {
             self.count,
         );
         if let Some(per_second) = self.rate {
-            options.load = Load::Open {
+            options.load = LoadModel::Open {
                 per_second,
                 workers,
             };

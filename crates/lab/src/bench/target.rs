@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use hsmux_bench::burn_in::{Behind, Look, Member};
+use hsmux_bench::burn_in::{MemberCounts, PoolCounts, PoolCountsQuery};
 use hsmux_config::{Config, PinSource};
 use hsmux_console::pool::connect;
 use hsmux_daemon::admin::{AdminClient, Request, Response};
@@ -42,7 +42,7 @@ pub struct Opened {
     /// Its processes, besides this one.
     pub processes: Vec<u32>,
     /// Queries the pool's state, if it is a pool.
-    pub look: Option<Arc<Look>>,
+    pub pool_counts: Option<Arc<PoolCountsQuery>>,
 }
 
 impl Target {
@@ -67,26 +67,26 @@ pub fn daemon(config: &Config, pin: Option<Secret>) -> anyhow::Result<Opened> {
     Ok(Opened {
         token,
         name: format!("pool {} through the daemon", config.pool.label),
-        processes: behind_daemon(admin).map_or_else(Vec::new, |behind| behind.processes),
-        look: Some({
+        processes: daemon_counts(admin).map_or_else(Vec::new, |counts| counts.processes),
+        pool_counts: Some({
             let admin = admin.clone();
-            Arc::new(move || behind_daemon(&admin))
+            Arc::new(move || daemon_counts(&admin))
         }),
     })
 }
 
 /// The daemon's members and process, if this user may administer it.
-fn behind_daemon(socket: &Path) -> Option<Behind> {
+fn daemon_counts(socket: &Path) -> Option<PoolCounts> {
     let admin = AdminClient::connect(socket).ok()?;
     let Ok(Response::Status(status)) = admin.ask(&Request::Status) else {
         return None;
     };
-    let members = status.members.into_iter().map(|member| Member {
+    let members = status.members.into_iter().map(|member| MemberCounts {
         name: member.name,
         served: member.served,
         failed: member.failed,
     });
-    Some(Behind {
+    Some(PoolCounts {
         members: members.collect(),
         processes: vec![status.pid],
     })
@@ -100,27 +100,27 @@ pub fn embedded(config: &Config) -> anyhow::Result<Opened> {
         token: Arc::clone(&pool) as Arc<dyn Token>,
         name: format!("pool {} in this process", config.pool.label),
         processes: Vec::new(),
-        look: Some(Arc::new(move || Some(behind_pool(&pool)))),
+        pool_counts: Some(Arc::new(move || Some(pool_member_counts(&pool)))),
     })
 }
 
 /// The pool's members; its processes are descendants of this one.
-fn behind_pool(pool: &Pool) -> Behind {
-    let mut behind = Behind::default();
+fn pool_member_counts(pool: &Pool) -> PoolCounts {
+    let mut counts = PoolCounts::default();
     for seat in pool.status().seats {
-        match behind.members.iter_mut().find(|m| m.name == seat.member) {
+        match counts.members.iter_mut().find(|m| m.name == seat.member) {
             Some(member) => {
                 member.served += seat.served;
                 member.failed += seat.failed;
             }
-            None => behind.members.push(Member {
+            None => counts.members.push(MemberCounts {
                 name: seat.member,
                 served: seat.served,
                 failed: seat.failed,
             }),
         }
     }
-    behind
+    counts
 }
 
 /// A token of a module, without the pool. The PIN and the token are those of the configuration by default.
@@ -160,6 +160,6 @@ pub fn direct(
         token,
         name,
         processes: Vec::new(),
-        look: None,
+        pool_counts: None,
     })
 }

@@ -6,7 +6,7 @@ mod http;
 
 use std::time::Duration;
 
-use hsmux_bench::churn::{Isolation, Options, Programs, Store};
+use hsmux_bench::churn::{ChurnOptions, Isolation, Programs, Store};
 use hsmux_suite::{Program, SOFTHSM, built};
 use hsmux_token::{Error, Kind, Result};
 use tempfile::TempDir;
@@ -16,8 +16,8 @@ pub use engine::below_http;
 pub use http::{batches, many_connections, requests};
 
 /// The usual load of the figures and the published table: 16 callers, 256 bytes.
-fn usual() -> Options {
-    Options {
+fn usual() -> ChurnOptions {
+    ChurnOptions {
         runs: Vec::new(),
         callers: 16,
         payload: 256,

@@ -15,7 +15,7 @@ use crate::measurement::latencies;
 
 /// The common records of all users.
 #[derive(Default)]
-pub struct Sheet(Mutex<Entries>);
+pub struct RequestLog(Mutex<Entries>);
 
 struct Entries {
     begun: u64,
@@ -65,7 +65,7 @@ pub struct Times {
     pub request_us: Option<Latency>,
 }
 
-impl Sheet {
+impl RequestLog {
     /// Records the start of a request.
     pub fn begin(&self) {
         self.entries().begun += 1;

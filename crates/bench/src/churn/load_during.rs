@@ -12,7 +12,7 @@ use crate::{Control, Measurement, Until};
 const FOREVER: Duration = Duration::from_secs(1 << 32);
 
 /// Measures until `during` returns, which does not count as an interruption.
-pub(super) fn meanwhile(
+pub(super) fn load_during(
     during: &mut dyn FnMut() -> Result<()>,
     measure: impl FnOnce(Until, Control<'_>) -> Result<Measurement> + Send,
 ) -> Result<Measurement> {
@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn a_load_that_ends_with_what_it_was_for_is_whole() {
-        let measured = meanwhile(&mut || Ok(()), |_, control| {
+        let measured = load_during(&mut || Ok(()), |_, control| {
             while !control.stop.load(Relaxed) {
                 thread::yield_now();
             }
@@ -50,7 +50,7 @@ mod tests {
         assert!(!measured.interrupted);
         assert_eq!(measured.ops, 7);
         let failed = || Err(Error::pool(Kind::Lost, "no more keys"));
-        let measured = meanwhile(&mut { failed }, |_, _| {
+        let measured = load_during(&mut { failed }, |_, _| {
             Ok(Measurement::elsewhere(7, 1.0, 7.0))
         });
         assert!(measured.is_err());

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use hsmux_software::PublicKey;
 use hsmux_token::{Error, Kind, Mechanism, ObjectRef, Operation, Outcome, Result, Token, Verb, ck};
 
-use super::Options;
+use super::BurnInOptions;
 use super::ledger::{Ledger, Verdict};
 
 /// After a failed test the caller waits, longer each time, so that a restart of the daemon does not use up the tests.
@@ -19,8 +19,8 @@ const PAUSE: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)]
 const SLICE: Duration = Duration::from_millis(50);
 
 /// Shared state of the callers.
-pub struct Work<'a> {
-    options: &'a Options,
+pub struct TestRunner<'a> {
+    options: &'a BurnInOptions,
     mechanism: &'a Mechanism,
     public: &'a PublicKey,
     ledger: &'a Ledger,
@@ -29,10 +29,10 @@ pub struct Work<'a> {
     unlucky: Vec<AtomicU32>,
 }
 
-impl<'a> Work<'a> {
+impl<'a> TestRunner<'a> {
     /// Checks that signatures of this key and mechanism can be verified.
     pub fn new(
-        options: &'a Options,
+        options: &'a BurnInOptions,
         mechanism: &'a Mechanism,
         ledger: &'a Ledger,
         stop: &'a AtomicBool,
