@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use hsmux_token::{Error, Kind, Mechanism, Result, Token};
 
-use crate::engine::{self, Control, LoadModel, Phase, Plan, Progress, Until};
+use crate::engine::{self, LoadModel, Phase, Plan, Progress, RunControl, Until};
 use crate::{BenchKey, target};
 
 pub use ledger::{Example, FailureGroup};
@@ -86,7 +86,7 @@ pub struct MemberCounts {
 
 /// Runs until the number of tests is reached or it is interrupted. Failed tests are in the report; an error means that
 /// no test was possible, or that the state file could not be read or written.
-pub fn run(options: &BurnInOptions, control: Control<'_>) -> Result<BurnInReport> {
+pub fn run(options: &BurnInOptions, control: RunControl<'_>) -> Result<BurnInReport> {
     if options.tokens.is_empty() || options.callers == 0 || options.tests == 0 {
         let message = "burn-in: at least one token, one caller and one test";
         return Err(Error::request(Kind::Invalid, message));
@@ -122,7 +122,7 @@ pub fn run(options: &BurnInOptions, control: Control<'_>) -> Result<BurnInReport
         warm_up: Duration::ZERO,
         processes: Vec::new(),
     };
-    let control = Control {
+    let control = RunControl {
         progress: &progress,
         ..control
     };

@@ -17,10 +17,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ChurnRow, Head, Measurement, reference};
 
-pub use broker::Broker;
-pub use child::{Bare, KeyChanges, Keys};
+pub use broker::LoadedBroker;
+pub use child::{Bare, KeyChangeProcess, KeyChanges};
 pub use part::{COMMAND, Keyring, Part};
-pub use store::{Isolation, Programs, Store};
+pub use store::{BrokerIsolation, Programs, SoftHsmStore};
 pub use store::{LABEL, PIN};
 pub use ways::ways;
 
@@ -42,7 +42,7 @@ pub struct Way {
     /// The service on the token with changing keys.
     pub subject: Box<dyn LoadedService>,
     /// Changes the keys, from another process.
-    pub keys: Keys,
+    pub keys: KeyChangeProcess,
     /// The same service on an unchanged token.
     pub twin: Box<dyn LoadedService>,
 }

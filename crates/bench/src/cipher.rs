@@ -13,7 +13,7 @@ use hsmux_token::{
 use tokio::sync::oneshot;
 
 use crate::Measurement;
-use crate::engine::{self, Caller, Control, Later, LoadModel, Plan, Until};
+use crate::engine::{self, AsyncCaller, Later, LoadModel, Plan, RunControl, Until};
 
 /// How long one operation may take.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -42,7 +42,7 @@ impl Cipher {
     }
 
     /// Measures, a thread for each caller.
-    pub fn measure(&self, until: Until, control: Control<'_>) -> Measurement {
+    pub fn measure(&self, until: Until, control: RunControl<'_>) -> Measurement {
         let run = |caller: usize| {
             let operations = &self.callers[caller];
             let operation = operations.next();
@@ -52,8 +52,8 @@ impl Cipher {
     }
 
     /// Measures with callers that are futures, as in a service.
-    pub fn measure_waiting(&self, until: Until, control: Control<'_>) -> Measurement {
-        let caller = |index: usize| -> Box<dyn Caller> {
+    pub fn measure_waiting(&self, until: Until, control: RunControl<'_>) -> Measurement {
+        let caller = |index: usize| -> Box<dyn AsyncCaller> {
             Box::new(Waiting {
                 token: &*self.token,
                 operations: &self.callers[index],
@@ -140,7 +140,7 @@ struct Waiting<'a> {
     operations: &'a CallerOperations,
 }
 
-impl Caller for Waiting<'_> {
+impl AsyncCaller for Waiting<'_> {
     fn prepare(&mut self) -> Later<'_, ()> {
         Box::pin(async {})
     }

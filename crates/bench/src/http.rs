@@ -17,7 +17,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::engine::{self, Control, LoadModel, Plan, Until};
+use crate::engine::{self, LoadModel, Plan, RunControl, Until};
 use crate::{Head, Measurement};
 
 use address::ServiceAddress;
@@ -106,7 +106,7 @@ pub struct HttpReport {
 
 /// Measures. Errors of single requests are in the report. An error here means that nothing could be measured:
 /// the service is down, or refuses the first request of a kind.
-pub fn run(options: &HttpOptions, control: Control<'_>) -> Result<HttpReport> {
+pub fn run(options: &HttpOptions, control: RunControl<'_>) -> Result<HttpReport> {
     let measurement = measure(options, control)?;
     Ok(HttpReport {
         head: Head::now("http"),
@@ -122,7 +122,7 @@ pub fn run(options: &HttpOptions, control: Control<'_>) -> Result<HttpReport> {
 }
 
 /// Only the measurement, for comparisons.
-pub fn measure(options: &HttpOptions, control: Control<'_>) -> Result<Measurement> {
+pub fn measure(options: &HttpOptions, control: RunControl<'_>) -> Result<Measurement> {
     HttpBenchmark::open(options)?.measure(options.until, options.warm_up, control)
 }
 
@@ -151,7 +151,7 @@ impl HttpBenchmark {
         &self,
         until: Until,
         warm_up: Duration,
-        control: Control<'_>,
+        control: RunControl<'_>,
     ) -> Result<Measurement> {
         let plan = Plan {
             load: self.options.load,
@@ -159,7 +159,7 @@ impl HttpBenchmark {
             warm_up,
             processes: self.options.processes.clone(),
         };
-        let caller = |index| -> Box<dyn engine::Caller> {
+        let caller = |index| -> Box<dyn engine::AsyncCaller> {
             let requests = self.requests.of(index);
             Box::new(TransitClient::new(
                 &self.address,

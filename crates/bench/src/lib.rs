@@ -38,7 +38,7 @@ mod target;
 mod timeline;
 pub mod tls;
 
-pub use engine::{Control, LoadModel, Phase, Plan, Progress, Until};
+pub use engine::{LoadModel, Phase, Plan, Progress, RunControl, Until};
 
 pub use machine::Machine;
 pub use measurement::{Fault, Latency, Measurement};

@@ -13,7 +13,7 @@ use hsmux_token::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::tls::{self, Figures, Times, TlsParameters};
-use crate::{Control, Head, Process, TlsRow, reference};
+use crate::{Head, Process, RunControl, TlsRow, reference};
 
 pub use plan::{Cell, ClientSettings, Plan};
 use state::MatrixState;
@@ -79,7 +79,7 @@ pub struct MatrixReport {
 
 /// The next step.
 #[derive(Clone, Copy, Debug)]
-pub struct Step<'a> {
+pub struct MatrixStep<'a> {
     /// The cell.
     pub cell: &'a Cell,
     /// Its number, from 1.
@@ -95,8 +95,8 @@ pub struct Step<'a> {
 /// Measures what is missing. `next` gets each run before it starts.
 pub fn run(
     options: &MatrixOptions,
-    control: Control<'_>,
-    next: &dyn Fn(&Step<'_>),
+    control: RunControl<'_>,
+    next: &dyn Fn(&MatrixStep<'_>),
 ) -> Result<MatrixReport> {
     let mut state = MatrixState::open(&options.state, options.restart)?;
     let cells = &options.plan.cells;
@@ -137,7 +137,7 @@ fn measure(
     cell: &Cell,
     system: &mut Option<System>,
     state: &Path,
-    control: Control<'_>,
+    control: RunControl<'_>,
 ) -> Result<Option<CellRun>> {
     if !system.as_ref().is_some_and(|system| system.serves(cell)) {
         // The previous system ends first: both may need the same port.
@@ -172,8 +172,8 @@ fn left<'a>(
     })
 }
 
-fn step<'a>(options: &'a MatrixOptions, state: &'a MatrixState, at: usize) -> Step<'a> {
-    Step {
+fn step<'a>(options: &'a MatrixOptions, state: &'a MatrixState, at: usize) -> MatrixStep<'a> {
+    MatrixStep {
         cell: &options.plan.cells[at],
         number: at + 1,
         of: options.plan.cells.len(),

@@ -30,7 +30,7 @@ pub struct ScaleReport {
     /// The published kind of key like the measured one, if any.
     pub published: Option<String>,
     /// The steps by the number of members.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ScaleStep>,
     /// Events during the measurement; their cause adds them.
     pub events: Vec<ScaleEvent>,
     /// Published figures of a cluster of SmartCard-HSMs.
@@ -40,14 +40,14 @@ pub struct ScaleReport {
 impl ScaleReport {
     /// The number of members of the interrupted step, if any.
     pub fn interrupted_with(&self) -> Option<usize> {
-        let interrupted = |step: &&Step| step.measurement.interrupted;
+        let interrupted = |step: &&ScaleStep| step.measurement.interrupted;
         Some(self.steps.iter().find(interrupted)?.members)
     }
 }
 
 /// The measurement with one number of members.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Step {
+pub struct ScaleStep {
     /// Number of members.
     pub members: usize,
     /// The rate relative to that of one member, computed from the step with the fewest.
@@ -106,7 +106,7 @@ pub fn run(
     })
 }
 
-fn steps(mut measured: Vec<(usize, Measurement)>, curve: &[&ScalingRow]) -> Vec<Step> {
+fn steps(mut measured: Vec<(usize, Measurement)>, curve: &[&ScalingRow]) -> Vec<ScaleStep> {
     measured.sort_by_key(|(members, _)| *members);
     let of_one =
         |(members, measurement): &(usize, Measurement)| measurement.per_second / *members as f64;
@@ -120,7 +120,7 @@ fn steps(mut measured: Vec<(usize, Measurement)>, curve: &[&ScalingRow]) -> Vec<
                 0.0
             };
             let published = curve.iter().find(|row| row.hsms as usize == members);
-            Step {
+            ScaleStep {
                 members,
                 speed_up,
                 efficiency: speed_up / members as f64,

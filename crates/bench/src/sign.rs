@@ -9,7 +9,7 @@ use bytes::Bytes;
 use hsmux_token::{Error, Kind, Mechanism, ObjectRef, Operation, Result, Token, Verb};
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{self, Control, LoadModel, Plan, Until};
+use crate::engine::{self, LoadModel, Plan, RunControl, Until};
 use crate::target::{self, KeyDescription};
 use crate::{BenchKey, Head, Measurement, SigningRow, reference};
 
@@ -89,7 +89,7 @@ pub struct SignReport {
 }
 
 /// Measures. Errors of single signatures are in the report; an error here means that nothing could be measured.
-pub fn run(options: &SignOptions, control: Control<'_>) -> Result<SignReport> {
+pub fn run(options: &SignOptions, control: RunControl<'_>) -> Result<SignReport> {
     let mechanism = options.mechanism.as_ref().unwrap_or(&options.key.mechanism);
     target::fits(&options.key, mechanism)?;
     let measurement = measure(options, mechanism, control)?;
@@ -113,7 +113,7 @@ pub fn run(options: &SignOptions, control: Control<'_>) -> Result<SignReport> {
 pub fn measure(
     options: &SignOptions,
     mechanism: &Mechanism,
-    control: Control<'_>,
+    control: RunControl<'_>,
 ) -> Result<Measurement> {
     if options.load.workers() == 0 {
         return Err(Error::request(Kind::Invalid, "concurrency: at least 1"));

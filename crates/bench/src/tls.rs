@@ -17,7 +17,7 @@ use std::time::Duration;
 use hsmux_token::{Error, Kind, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{self, Control, Ending, LoadModel, Phase, Plan, Progress, Until};
+use crate::engine::{self, Ending, LoadModel, Phase, Plan, Progress, RunControl, Until};
 use crate::{Head, Measurement};
 
 use dial::Dialer;
@@ -172,7 +172,7 @@ pub struct TlsReport {
 
 /// Measures. Errors of single hits are in the report; an error here means that nothing could be measured:
 /// the server is down, or its certificate is not trusted.
-pub fn run(options: &TlsOptions, control: Control<'_>) -> Result<TlsReport> {
+pub fn run(options: &TlsOptions, control: RunControl<'_>) -> Result<TlsReport> {
     let (site, dialer) = open(options)?;
     let tls = dialer.probe(&site, options.timeout)?;
     let warming = |progress: &Progress| {
@@ -182,7 +182,7 @@ pub fn run(options: &TlsOptions, control: Control<'_>) -> Result<TlsReport> {
         });
     };
     if !options.warm_up.is_zero() {
-        let control = Control {
+        let control = RunControl {
             progress: &warming,
             ..control
         };
@@ -223,7 +223,7 @@ fn measure(
     until: Until,
     site: &Site,
     dialer: &Dialer,
-    control: Control<'_>,
+    control: RunControl<'_>,
 ) -> (RequestLog, Measurement) {
     let context = LoadContext {
         options,
@@ -237,7 +237,7 @@ fn measure(
         warm_up: Duration::ZERO,
         processes: options.processes.clone(),
     };
-    let caller = |_| -> Box<dyn engine::Caller> { Box::new(context.user()) };
+    let caller = |_| -> Box<dyn engine::AsyncCaller> { Box::new(context.user()) };
     let measurement = engine::measure_waiting(&plan, control, &caller, Ending::Cut);
     (context.log, measurement)
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::quiet;
-use hsmux_bench::engine::{self, Caller, Check, Ending, Later};
-use hsmux_bench::{Control, LoadModel, Phase, Plan, Progress, Until};
+use hsmux_bench::engine::{self, AsyncCaller, Check, Ending, Later};
+use hsmux_bench::{LoadModel, Phase, Plan, Progress, RunControl, Until};
 use hsmux_token::{Error, Result};
 
 fn plan(load: LoadModel, until: Until) -> Plan {
@@ -161,7 +161,7 @@ fn an_interruption_keeps_what_was_measured() {
             stop.store(true, Ordering::Relaxed);
         }
     };
-    let control = Control {
+    let control = RunControl {
         stop: &stop,
         progress: &progress,
     };
@@ -177,7 +177,7 @@ fn warm_up_and_progress_are_told_and_not_counted() {
     let seen = RefCell::new(Vec::new());
     let progress = |progress: &Progress| seen.borrow_mut().push(*progress);
     let never = AtomicBool::new(false);
-    let control = Control {
+    let control = RunControl {
         stop: &never,
         progress: &progress,
     };
@@ -270,7 +270,7 @@ struct SimulatedUser<'a> {
     calls: &'a AtomicU64,
 }
 
-impl Caller for SimulatedUser<'_> {
+impl AsyncCaller for SimulatedUser<'_> {
     fn prepare(&mut self) -> Later<'_, ()> {
         Box::pin(async {})
     }
@@ -300,7 +300,7 @@ impl Caller for SimulatedUser<'_> {
 fn callers_think_outside_the_latencies_and_end_when_they_have_done_enough() {
     let calls = AtomicU64::new(0);
     let thought = Duration::from_millis(300);
-    let user = |_| -> Box<dyn Caller> {
+    let user = |_| -> Box<dyn AsyncCaller> {
         Box::new(SimulatedUser {
             thought,
             left: 3,
@@ -320,7 +320,7 @@ fn callers_think_outside_the_latencies_and_end_when_they_have_done_enough() {
 #[test]
 fn what_is_under_way_at_the_end_is_given_up_where_it_is_to_be() {
     let calls = AtomicU64::new(0);
-    let user = |_| -> Box<dyn Caller> {
+    let user = |_| -> Box<dyn AsyncCaller> {
         Box::new(SimulatedUser {
             thought: Duration::ZERO,
             left: 1,

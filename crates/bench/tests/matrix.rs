@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{certificate, fits_80_columns, keeps_schema, quiet};
-use hsmux_bench::Control;
+use hsmux_bench::RunControl;
 use hsmux_bench::matrix::{self, MatrixOptions, MatrixReport, Plan};
 
 /// Two kinds of key on 0 and 1 tokens, two loads each; `start` is their common command.
@@ -122,11 +122,11 @@ fn an_interrupted_table_goes_on_where_it_was() {
     let mut options = table(folder.path(), SERVER);
     let stop = AtomicBool::new(false);
     let steps = Count::new(0);
-    let next = |_: &matrix::Step<'_>| {
+    let next = |_: &matrix::MatrixStep<'_>| {
         steps.set(steps.get() + 1);
         stop.store(steps.get() == 4, Relaxed);
     };
-    let control = Control {
+    let control = RunControl {
         stop: &stop,
         progress: &|_| {},
     };

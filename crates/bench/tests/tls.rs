@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::{fits_80_columns, keeps_schema, quiet, tls_server};
 use hsmux_bench::tls::{self, Extent, RequestPace, TlsOptions, Trust};
-use hsmux_bench::{Control, Progress};
+use hsmux_bench::{Progress, RunControl};
 use rustls::{ServerConnection, StreamOwned};
 
 /// A thread for each connection, until the test's process ends. With `stalls` only the first request gets an answer:
@@ -146,7 +146,7 @@ fn an_interruption_ends_what_waits() {
         ..serve(folder.path(), true)
     };
     let stop = AtomicBool::new(false);
-    let control = Control {
+    let control = RunControl {
         stop: &stop,
         progress: &|_: &Progress| stop.store(true, Relaxed),
     };

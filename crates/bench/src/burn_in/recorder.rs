@@ -18,13 +18,13 @@ pub struct Recorder<'a> {
     ledger: &'a Ledger,
     /// The time of earlier runs.
     before: Duration,
-    inner: RefCell<Inner<'a>>,
+    inner: RefCell<RecorderState<'a>>,
 }
 
-struct Inner<'a> {
+struct RecorderState<'a> {
     state: BurnInState,
     memory: Memory,
-    shares: Shares<'a>,
+    shares: MemberShares<'a>,
     saved: Duration,
 }
 
@@ -37,7 +37,7 @@ impl<'a> Recorder<'a> {
     ) -> Result<Self> {
         state.runs += 1;
         let mut memory = Memory::resume(std::mem::take(&mut state.memory), &options.processes);
-        let mut shares = Shares::new(options.pool_counts.as_deref());
+        let mut shares = MemberShares::new(options.pool_counts.as_deref());
         shares.update(&mut state, &mut memory);
         let before = Duration::try_from_secs_f64(state.elapsed_s).unwrap_or_default();
         state.write(&options.state)?;
@@ -45,7 +45,7 @@ impl<'a> Recorder<'a> {
             options,
             ledger,
             before,
-            inner: RefCell::new(Inner {
+            inner: RefCell::new(RecorderState {
                 state,
                 memory,
                 shares,
@@ -72,14 +72,14 @@ impl<'a> Recorder<'a> {
         self.sample(&mut inner, elapsed);
         self.save(&mut inner)?;
         drop(inner);
-        let Inner {
+        let RecorderState {
             mut state, memory, ..
         } = self.inner.into_inner();
         state.memory = memory.samples;
         Ok(state)
     }
 
-    fn sample(&self, inner: &mut Inner<'_>, elapsed: Duration) {
+    fn sample(&self, inner: &mut RecorderState<'_>, elapsed: Duration) {
         let at_s = (self.before + elapsed).as_secs_f64();
         inner.memory.sample(at_s);
         let course = &mut inner.state.course;
@@ -87,7 +87,7 @@ impl<'a> Recorder<'a> {
         inner.state.elapsed_s = at_s;
     }
 
-    fn save(&self, inner: &mut Inner<'_>) -> Result<()> {
+    fn save(&self, inner: &mut RecorderState<'_>) -> Result<()> {
         self.ledger.copy_to(&mut inner.state);
         inner.shares.update(&mut inner.state, &mut inner.memory);
         // Swapped, not copied: copies would grow with the run and appear in its memory.
@@ -99,12 +99,12 @@ impl<'a> Recorder<'a> {
 }
 
 /// The members' work, from counters that restart with each daemon.
-struct Shares<'a> {
+struct MemberShares<'a> {
     query: Option<&'a PoolCountsQuery>,
     last: BTreeMap<String, [u64; 2]>,
 }
 
-impl<'a> Shares<'a> {
+impl<'a> MemberShares<'a> {
     fn new(query: Option<&'a PoolCountsQuery>) -> Self {
         let last = BTreeMap::new();
         Self { query, last }

@@ -21,7 +21,7 @@ use crate::{LoadModel, Measurement};
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A broker, and clients with persistent connections.
-pub struct Broker {
+pub struct LoadedBroker {
     service: HttpBenchmark,
     http_options: http::HttpOptions,
     process: BrokerProcess,
@@ -30,7 +30,7 @@ pub struct Broker {
 /// The broker's process, which ends on drop.
 struct BrokerProcess(Child);
 
-impl Broker {
+impl LoadedBroker {
     /// Starts it, and waits until it serves the key.
     pub(super) fn start(
         command: &mut Command,
@@ -112,7 +112,7 @@ impl Drop for BrokerProcess {
     }
 }
 
-impl LoadedService for Broker {
+impl LoadedService for LoadedBroker {
     /// A broker needs none.
     fn restart(&mut self) -> Result<()> {
         Err(Error::pool(

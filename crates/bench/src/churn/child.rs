@@ -8,7 +8,7 @@ use std::time::Duration;
 use hsmux_token::{Error, Kind, Result};
 use serde::de::DeserializeOwned;
 
-use super::{ChurnOptions, LoadedService, Store};
+use super::{ChurnOptions, LoadedService, SoftHsmStore};
 use crate::Measurement;
 
 /// A child process; it ends when its input ends.
@@ -101,12 +101,12 @@ fn lost(error: &dyn std::fmt::Display) -> Error {
 /// Callers in a process that uses the key without hsmux, a thread each.
 pub struct Bare {
     child: Option<Child>,
-    store: Store,
+    store: SoftHsmStore,
     load: String,
 }
 
 impl Bare {
-    pub(super) fn start(store: Store, options: &ChurnOptions) -> Result<Self> {
+    pub(super) fn start(store: SoftHsmStore, options: &ChurnOptions) -> Result<Self> {
         Ok(Self {
             child: Some(store.bare_part()?),
             store,
@@ -134,12 +134,12 @@ impl LoadedService for Bare {
 }
 
 /// Another process that adds and removes keys.
-pub struct Keys(pub(super) Child);
+pub struct KeyChangeProcess(pub(super) Child);
 
 /// Keys that change continuously.
-pub struct KeyChanges<'a>(&'a mut Keys);
+pub struct KeyChanges<'a>(&'a mut KeyChangeProcess);
 
-impl Keys {
+impl KeyChangeProcess {
     /// Adds or removes keys until there are `count` besides the one in use.
     pub fn bring_to(&mut self, count: usize) -> Result<()> {
         self.0.ask(&format!("keys {count}"))

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hsmux_token::{Error, Kind, Result};
 
-use crate::{Control, Measurement, Until};
+use crate::{Measurement, RunControl, Until};
 
 /// Effectively without end.
 const FOREVER: Duration = Duration::from_secs(1 << 32);
@@ -14,11 +14,11 @@ const FOREVER: Duration = Duration::from_secs(1 << 32);
 /// Measures until `during` returns, which does not count as an interruption.
 pub(super) fn load_during(
     during: &mut dyn FnMut() -> Result<()>,
-    measure: impl FnOnce(Until, Control<'_>) -> Result<Measurement> + Send,
+    measure: impl FnOnce(Until, RunControl<'_>) -> Result<Measurement> + Send,
 ) -> Result<Measurement> {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        let measuring = scope.spawn(|| measure(Until::Elapsed(FOREVER), Control::unseen(&stop)));
+        let measuring = scope.spawn(|| measure(Until::Elapsed(FOREVER), RunControl::unseen(&stop)));
         let done = during();
         stop.store(true, Relaxed);
         let measured = measuring.join();

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::worker::Tally;
-use super::{Check, Control, Progress};
+use super::{Check, Progress, RunControl};
 
 /// The time for checks after an interruption; the remaining answers count as not checked.
 const CHECK_GRACE: Duration = Duration::from_secs(2);
@@ -21,7 +21,7 @@ pub struct CheckCounts {
 }
 
 /// Checks every answer, on all cores.
-pub fn all(tallies: &[Tally], check: &Check<'_>, control: Control<'_>) -> CheckCounts {
+pub fn all(tallies: &[Tally], check: &Check<'_>, control: RunControl<'_>) -> CheckCounts {
     let of = tallies.iter().map(|tally| tally.latencies.len()).sum();
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let job = CheckJob {

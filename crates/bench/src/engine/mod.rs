@@ -19,7 +19,7 @@ use crate::processes::Accounts;
 pub(crate) use check::CheckCounts;
 pub use progress::{Phase, Progress};
 pub(crate) use round::RoundProgress;
-pub use waiting::{Caller, Callers, Ending, Later};
+pub use waiting::{AsyncCaller, AsyncCallers, Ending, Later};
 pub(crate) use worker::Tally;
 
 /// The start of operations.
@@ -81,14 +81,14 @@ pub type Check<'a> = dyn Fn(usize, &[u8]) -> Result<()> + Sync + 'a;
 
 /// Progress and interruption of a run.
 #[derive(Clone, Copy)]
-pub struct Control<'a> {
+pub struct RunControl<'a> {
     /// Set it to end the run; the results so far are kept.
     pub stop: &'a AtomicBool,
     /// Called about ten times a second, on the thread that called [`measure`].
     pub progress: &'a dyn Fn(&Progress),
 }
 
-impl<'a> Control<'a> {
+impl<'a> RunControl<'a> {
     /// Without progress.
     pub(crate) const fn unseen(stop: &'a AtomicBool) -> Self {
         Self {
@@ -108,7 +108,7 @@ enum Workload<'a> {
     /// Each on its own thread.
     Blocking(&'a WorkerOperation<'a>),
     /// As futures, on a few threads.
-    Waiting(&'a Callers<'a>, Ending),
+    Waiting(&'a AsyncCallers<'a>, Ending),
 }
 
 impl Workload<'_> {
@@ -127,7 +127,7 @@ impl Workload<'_> {
 /// Runs the plan. Errors of operations are counted, not returned.
 pub fn measure(
     plan: &Plan,
-    control: Control<'_>,
+    control: RunControl<'_>,
     run: &WorkerOperation<'_>,
     check: Option<&Check<'_>>,
 ) -> Measurement {
@@ -137,8 +137,8 @@ pub fn measure(
 /// The same with workers that are futures, and check answers themselves.
 pub fn measure_waiting<'a>(
     plan: &'a Plan,
-    control: Control<'a>,
-    callers: &'a Callers<'a>,
+    control: RunControl<'a>,
+    callers: &'a AsyncCallers<'a>,
     ending: Ending,
 ) -> Measurement {
     measure_workload(plan, control, Workload::Waiting(callers, ending), None)
@@ -146,7 +146,7 @@ pub fn measure_waiting<'a>(
 
 fn measure_workload<'a>(
     plan: &'a Plan,
-    control: Control<'a>,
+    control: RunControl<'a>,
     work: Workload<'a>,
     check: Option<&Check<'_>>,
 ) -> Measurement {

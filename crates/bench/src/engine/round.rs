@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::worker::{self, Tally};
-use super::{Control, LoadModel, Phase, Plan, Progress, Until, Workload, waiting};
+use super::{LoadModel, Phase, Plan, Progress, RunControl, Until, Workload, waiting};
 
 /// The memory limit for all workers of a round. When it is reached, the round ends,
 /// its answers are checked, and another round begins.
@@ -19,7 +19,7 @@ pub(super) const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 pub struct Setup<'a> {
     pub plan: &'a Plan,
     pub until: Until,
-    pub control: Control<'a>,
+    pub control: RunControl<'a>,
     pub work: Workload<'a>,
     /// Whether answers are kept for checks.
     pub keeps: bool,

@@ -14,11 +14,11 @@ use tokio::runtime::Builder;
 use super::round::{RoundState, SAMPLE_INTERVAL};
 use super::worker::{StartTimes, Tally};
 
-/// A future of a [`Caller`].
+/// A future of an [`AsyncCaller`].
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// A caller without a thread.
-pub trait Caller {
+pub trait AsyncCaller {
     /// Connects before the clock starts. An error here occurs again in the first call.
     fn prepare(&mut self) -> Later<'_, ()>;
 
@@ -46,13 +46,13 @@ pub enum Ending {
 }
 
 /// Creates the caller of an index; it stays on the thread that creates it.
-pub type Callers<'a> = dyn Fn(usize) -> Box<dyn Caller + 'a> + Sync + 'a;
+pub type AsyncCallers<'a> = dyn Fn(usize) -> Box<dyn AsyncCaller + 'a> + Sync + 'a;
 
 /// The workers of one thread, which share a tally to save memory.
 pub fn work(
     workers: impl Iterator<Item = usize>,
     round: &RoundState<'_>,
-    callers: &Callers<'_>,
+    callers: &AsyncCallers<'_>,
     ending: Ending,
     begin: &Barrier,
 ) -> Tally {
@@ -85,7 +85,7 @@ pub fn work(
 }
 
 /// One worker, until it or the board has no more operations.
-async fn one(caller: &mut dyn Caller, round: &RoundState<'_>, tally: &RefCell<Tally>) {
+async fn one(caller: &mut dyn AsyncCaller, round: &RoundState<'_>, tally: &RefCell<Tally>) {
     let start_times = StartTimes::new(round);
     while caller.more()
         && let Some(claimed) = round.claim()

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::HttpOptions;
 use super::address::ServiceAddress;
 use super::requests::PreparedRequest;
-use crate::engine::{Caller, Later};
+use crate::engine::{AsyncCaller, Later};
 
 /// A connection to the service, opened on demand.
 pub struct TransitConnection<'a> {
@@ -127,7 +127,7 @@ impl<'a> TransitClient<'a> {
     }
 }
 
-impl Caller for TransitClient<'_> {
+impl AsyncCaller for TransitClient<'_> {
     fn prepare(&mut self) -> Later<'_, ()> {
         // The first request reports the error.
         let deadline = self.connection.deadline;

@@ -11,7 +11,7 @@ use hsmux_token::{Error, Kind, Result};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::Cell;
-use crate::Control;
+use crate::RunControl;
 use crate::tls::{self, TlsOptions};
 
 /// A running system under test; it ends on drop.
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 impl System {
     /// Starts it and waits for an answer or an interruption. Its output goes to a file beside the state.
-    pub fn start(cell: &Cell, state: &Path, control: Control<'_>) -> Result<Self> {
+    pub fn start(cell: &Cell, state: &Path, control: RunControl<'_>) -> Result<Self> {
         let mut path = state.as_os_str().to_owned();
         path.push(".log");
         let failed = |why: &dyn std::fmt::Display| {
@@ -116,7 +116,7 @@ impl Drop for System {
 }
 
 /// Waits until nothing answers: another server would be measured in place of the new one.
-fn await_silence(options: &mut TlsOptions, control: Control<'_>) -> Result<(), String> {
+fn await_silence(options: &mut TlsOptions, control: RunControl<'_>) -> Result<(), String> {
     options.timeout = ANSWER;
     let until = Instant::now() + PATIENCE;
     while !control.stopped() && tls::answers(options).is_ok() {

@@ -1,7 +1,7 @@
 //! The scaling measurement as a page of charts and tables.
 
 use super::text::{BESIDE, STEP};
-use super::{ScaleReport, Step};
+use super::{ScaleReport, ScaleStep};
 use crate::format::{count, rate, three};
 use crate::reference;
 use crate::report::cells;
@@ -20,11 +20,11 @@ impl ScaleReport {
             "Signatures per second against members in service.",
         );
         page.chart(&self.throughput());
-        page.table(STEP, self.steps.iter().map(Step::cells));
+        page.table(STEP, self.steps.iter().map(ScaleStep::cells));
         if let Some(kind) = &self.published {
             let about = format!("Cloned {kind} keys on SmartCard-HSMs: rates of as many members.");
             page.section("Beside the published", &about);
-            page.table(BESIDE, self.steps.iter().filter_map(Step::beside));
+            page.table(BESIDE, self.steps.iter().filter_map(ScaleStep::beside));
         }
         for step in &self.steps {
             self.course(step, &mut page);
@@ -35,7 +35,7 @@ impl ScaleReport {
     }
 
     fn headline(&self) -> Vec<(&'static str, String)> {
-        let total = |of: fn(&Step) -> u64| count(self.steps.iter().map(of).sum());
+        let total = |of: fn(&ScaleStep) -> u64| count(self.steps.iter().map(of).sum());
         let mut headline = Vec::new();
         if let Some(last) = self.steps.last() {
             headline.push(("at the most members", rate(last.measurement.per_second)));
@@ -108,7 +108,7 @@ impl ScaleReport {
             .collect()
     }
 
-    fn measured(&self, value: fn(&Step) -> f64) -> ChartSeries {
+    fn measured(&self, value: fn(&ScaleStep) -> f64) -> ChartSeries {
         ChartSeries {
             name: "measured".to_owned(),
             ink: Ink::Measured,
@@ -122,7 +122,7 @@ impl ScaleReport {
     }
 
     /// The rate over time, for steps with events.
-    fn course(&self, step: &Step, page: &mut Page) {
+    fn course(&self, step: &ScaleStep, page: &mut Page) {
         let events = self
             .events
             .iter()

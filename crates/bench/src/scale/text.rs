@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{ScaleEvent, ScaleReport, Step};
+use super::{ScaleEvent, ScaleReport, ScaleStep};
 use crate::format::{count, lines, rate, table, three};
 use crate::report::cells;
 
@@ -10,7 +10,11 @@ impl fmt::Display for ScaleReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", lines(&self.title))?;
         writeln!(f, "{}\n", self.head)?;
-        writeln!(f, "{}\n", table(STEP, self.steps.iter().map(Step::cells)))?;
+        writeln!(
+            f,
+            "{}\n",
+            table(STEP, self.steps.iter().map(ScaleStep::cells))
+        )?;
         if let Some(members) = self.interrupted_with() {
             writeln!(f, "interrupted with {members} members\n")?;
         }
@@ -28,7 +32,7 @@ impl fmt::Display for ScaleReport {
             )?;
         }
         if let Some(kind) = &self.published {
-            let beside = table(BESIDE, self.steps.iter().filter_map(Step::beside));
+            let beside = table(BESIDE, self.steps.iter().filter_map(ScaleStep::beside));
             writeln!(
                 f,
                 "Beside the published SmartCard-HSMs, {kind}\n\n{beside}\n"
@@ -41,7 +45,7 @@ impl fmt::Display for ScaleReport {
     }
 }
 
-/// The columns of [`Step::cells`].
+/// The columns of [`ScaleStep::cells`].
 pub(super) const STEP: [&str; 8] = [
     "members",
     "rate",
@@ -53,10 +57,10 @@ pub(super) const STEP: [&str; 8] = [
     "verified",
 ];
 
-/// The columns of [`Step::beside`].
+/// The columns of [`ScaleStep::beside`].
 pub(super) const BESIDE: [&str; 4] = ["members", "measured", "published", "of published"];
 
-impl Step {
+impl ScaleStep {
     /// The measurement, in the columns of [`STEP`].
     pub(super) fn cells(&self) -> [String; 8] {
         let m = &self.measurement;

@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use super::exchange::Answer;
+use super::exchange::HttpAnswer;
 use super::figures::Figures;
 use super::user::is_success;
 use crate::Latency;
@@ -84,7 +84,7 @@ impl RequestLog {
     }
 
     /// Records an answered request.
-    pub fn answered(&self, answer: &Answer, took: Duration) {
+    pub fn answered(&self, answer: &HttpAnswer, took: Duration) {
         let entries = &mut *self.entries();
         let status = answer.status;
         let refused = status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT;

@@ -8,11 +8,11 @@ use hyper::StatusCode;
 use tokio::time::Instant;
 
 use super::dial::{self, Dialer};
-use super::exchange::{self, Answer};
+use super::exchange::{self, HttpAnswer};
 use super::request_log::RequestLog;
 use super::site::Site;
 use super::{Extent, RequestPace, TlsOptions, follow};
-use crate::engine::{Caller, Later};
+use crate::engine::{AsyncCaller, Later};
 
 /// Shared state of all users.
 pub struct LoadContext<'a> {
@@ -63,7 +63,7 @@ impl LoadContext<'_> {
     }
 
     /// The references of an answer on this site.
-    fn further(&self, target: &str, answer: &Answer) -> Vec<String> {
+    fn further(&self, target: &str, answer: &HttpAnswer) -> Vec<String> {
         let mut found = Vec::new();
         if answer.status.is_redirection() {
             found.extend(answer.location.clone());
@@ -77,7 +77,7 @@ impl LoadContext<'_> {
     }
 
     /// One request on a separate connection, with its records.
-    async fn request(&self, target: &str) -> Result<Answer> {
+    async fn request(&self, target: &str) -> Result<HttpAnswer> {
         self.log.begin();
         let began = Instant::now();
         let timeout = self.options.timeout;
@@ -94,7 +94,7 @@ impl LoadContext<'_> {
         }
     }
 
-    async fn exchange(&self, target: &str, began: Instant) -> Result<Answer> {
+    async fn exchange(&self, target: &str, began: Instant) -> Result<HttpAnswer> {
         let tcp = dial::connect(self.site).await?;
         let connected = Instant::now();
         let stream = self.dialer.shake(tcp).await?;
@@ -123,7 +123,7 @@ pub struct TlsUser<'a> {
     thinks: bool,
 }
 
-impl Caller for TlsUser<'_> {
+impl AsyncCaller for TlsUser<'_> {
     fn prepare(&mut self) -> Later<'_, ()> {
         Box::pin(std::future::ready(()))
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use common::Signer;
 use hsmux_bench::burn_in::{self, BurnInOptions, BurnInReport, NamedToken};
-use hsmux_bench::{BenchKey, Control, Progress};
+use hsmux_bench::{BenchKey, Progress, RunControl};
 use tempfile::TempDir;
 
 /// Options for tests with `signers`, named `hsm1`, `hsm2`, ..., and the state in `folder`.
@@ -57,7 +57,7 @@ fn until(options: &BurnInOptions, performed: u64) -> BurnInReport {
             stop.store(true, Ordering::Relaxed);
         }
     };
-    let control = Control {
+    let control = RunControl {
         stop: &stop,
         progress: &progress,
     };

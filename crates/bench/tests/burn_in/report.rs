@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use hsmux_bench::burn_in::{self, BurnInReport, MemberCounts, PoolCounts};
-use hsmux_bench::{Control, Progress};
+use hsmux_bench::{Progress, RunControl};
 
 use crate::common::{Signer, fits_80_columns, keeps_schema};
 use crate::{folder, options, signers};
@@ -38,7 +38,7 @@ fn members_behind_a_pool_have_their_share() {
     let stop = AtomicBool::new(false);
     let progress =
         |_: &Progress| stop.store(queries.load(Ordering::Relaxed) >= 4, Ordering::Relaxed);
-    let control = Control {
+    let control = RunControl {
         stop: &stop,
         progress: &progress,
     };
@@ -73,7 +73,7 @@ fn the_report_has_memory_a_course_and_a_page() {
             stop.store(over, Ordering::Relaxed);
             assert!(progress.left.is_some() && progress.of == Some(100_000_000));
         };
-        let control = Control {
+        let control = RunControl {
             stop: &stop,
             progress: &progress,
         };

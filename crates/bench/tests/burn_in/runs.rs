@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hsmux_bench::burn_in::{self, BurnInOptions};
-use hsmux_bench::{BenchKey, Control, Progress, mechanism};
+use hsmux_bench::{BenchKey, Progress, RunControl, mechanism};
 use hsmux_token::Token;
 
 use crate::common::{Signer, quiet};
@@ -73,7 +73,7 @@ fn the_state_is_written_while_it_runs_and_can_be_gone_on_with() {
             stop.store(passed(&copy) > 0, Ordering::Relaxed);
         }
     };
-    let control = Control {
+    let control = RunControl {
         stop: &stop,
         progress: &progress,
     };

@@ -58,7 +58,7 @@ pub struct Churn {
     time: Duration,
     /// Where a broker loads its module: in worker processes, or in its own process
     #[arg(long, value_enum, value_name = "WHERE", default_value = "process")]
-    isolation: Isolation,
+    isolation: IsolationArg,
     /// Worker processes of a broker
     #[arg(long, default_value_t = 2, value_name = "N")]
     workers: usize,
@@ -69,16 +69,16 @@ pub struct Churn {
 
 /// Like `isolation` of a `[[token]]`.
 #[derive(ValueEnum, Clone, Copy, Debug)]
-enum Isolation {
+enum IsolationArg {
     Process,
     Thread,
 }
 
 impl Churn {
-    fn isolation(&self) -> churn::Isolation {
+    fn isolation(&self) -> churn::BrokerIsolation {
         match self.isolation {
-            Isolation::Process => churn::Isolation::Workers(self.workers),
-            Isolation::Thread => churn::Isolation::Thread,
+            IsolationArg::Process => churn::BrokerIsolation::Workers(self.workers),
+            IsolationArg::Thread => churn::BrokerIsolation::Thread,
         }
     }
 

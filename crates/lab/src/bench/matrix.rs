@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use hsmux_bench::matrix::{self, MatrixOptions, MatrixRow, Plan, Step};
+use hsmux_bench::matrix::{self, MatrixOptions, MatrixRow, MatrixStep, Plan};
 
 use super::run::{interrupt, watched_steps};
 use crate::context::Context;
@@ -70,7 +70,7 @@ impl Matrix {
 }
 
 /// `cell 3 of 24, ...: 12 runs left, about 6m`.
-fn told(step: &Step<'_>) -> String {
+fn told(step: &MatrixStep<'_>) -> String {
     let left = Duration::from_secs_f64(step.left_s.ceil());
     format!(
         "cell {} of {}, {}: {} runs left, about {}",

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use hsmux_bench::sign::SignOptions;
-use hsmux_bench::{BenchKey, Control, LoadModel, Phase, Progress, Until, mechanism};
+use hsmux_bench::{BenchKey, LoadModel, Phase, Progress, RunControl, Until, mechanism};
 use hsmux_token::Uri;
 use indicatif::ProgressBar;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -121,7 +121,7 @@ pub fn verdict(failed: bool, interrupted: bool) -> Exit {
 /// Runs an action with a progress bar that can be interrupted.
 pub fn watched<T>(
     stop: &AtomicBool,
-    run: impl FnOnce(Control<'_>) -> hsmux_token::Result<T>,
+    run: impl FnOnce(RunControl<'_>) -> hsmux_token::Result<T>,
 ) -> anyhow::Result<T> {
     watched_steps(stop, |control, _| run(control))
 }
@@ -129,10 +129,10 @@ pub fn watched<T>(
 /// The same for an action that announces its steps.
 pub fn watched_steps<T>(
     stop: &AtomicBool,
-    run: impl FnOnce(Control<'_>, &dyn Fn(&str)) -> hsmux_token::Result<T>,
+    run: impl FnOnce(RunControl<'_>, &dyn Fn(&str)) -> hsmux_token::Result<T>,
 ) -> anyhow::Result<T> {
     let bar = progress::bar(0, "");
-    let control = Control {
+    let control = RunControl {
         stop,
         progress: &|progress| show(&bar, progress),
     };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hsmux_bench::burn_in::NamedToken;
 use hsmux_bench::cards::{Timing, card_in_reader, key_kind, virtual_cards};
 use hsmux_bench::compare::{Bound, CompareReport, Goal, Variant};
-use hsmux_bench::{BenchKey, Control, Measurement, Until, sign};
+use hsmux_bench::{BenchKey, Measurement, RunControl, Until, sign};
 use hsmux_suite::Cards;
 use hsmux_token::{Error, Kind, Result, Secret};
 
@@ -69,7 +69,7 @@ fn signed(card: &NamedToken, time: Duration) -> Result<Measurement> {
         until: Until::Elapsed(time),
         ..sign::SignOptions::new(card.token.clone(), &card.name, key, 1, 0)
     };
-    let control = Control {
+    let control = RunControl {
         stop: &AtomicBool::new(false),
         progress: &|_| {},
     };

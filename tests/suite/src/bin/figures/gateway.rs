@@ -12,7 +12,7 @@ mod waiting_handshakes;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use hsmux_bench::Control;
+use hsmux_bench::RunControl;
 use hsmux_bench::tls::{self, Extent, Offer, RequestPace, TlsOptions, Trust};
 use hsmux_suite::gateway::Gateway;
 use hsmux_suite::{Rig, Setup};
@@ -47,7 +47,7 @@ fn burst(address: &str, users: usize, time: Duration) -> TlsOptions {
 
 /// Measures without progress.
 fn measure(options: &TlsOptions) -> Result<tls::TlsReport> {
-    let control = Control {
+    let control = RunControl {
         stop: &AtomicBool::new(false),
         progress: &|_| {},
     };

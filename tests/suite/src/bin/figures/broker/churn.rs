@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use hsmux_bench::Measurement;
 use hsmux_bench::churn::{
-    ChurnOptions, Isolation, Keys, LoadedService, RunResults, Store, TURN, run, runs, ways,
+    BrokerIsolation, ChurnOptions, KeyChangeProcess, LoadedService, RunResults, SoftHsmStore, TURN,
+    run, runs, ways,
 };
 use hsmux_bench::compare::{Bound, CompareReport, Goal, Variant};
 use hsmux_suite::{Program, SOFTHSM, built};
@@ -26,7 +27,7 @@ pub fn over_the_stand_in(effort: Effort) -> Result<Vec<CompareReport>> {
         .collect()
 }
 
-fn published(effort: Effort, word: &str, isolation: Isolation) -> Result<CompareReport> {
+fn published(effort: Effort, word: &str, isolation: BrokerIsolation) -> Result<CompareReport> {
     preparing("tokens for the published key churn");
     let options = ChurnOptions {
         runs: runs(10, &MORE),
@@ -105,7 +106,7 @@ const KEYS: usize = 5000;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A store, and the process that changes its keys.
-type Changed = (Store, RefCell<Keys>);
+type Changed = (SoftHsmStore, RefCell<KeyChangeProcess>);
 
 /// Another process that changes keys all the time, on the token in use or on another.
 pub fn foreign_churn(effort: Effort) -> Result<Vec<CompareReport>> {
@@ -126,7 +127,7 @@ pub fn foreign_churn(effort: Effort) -> Result<Vec<CompareReport>> {
 fn changed_meanwhile(
     effort: Effort,
     word: &str,
-    isolation: Isolation,
+    isolation: BrokerIsolation,
     (own, own_keys): &Changed,
     (_, other_keys): &Changed,
 ) -> Result<CompareReport> {

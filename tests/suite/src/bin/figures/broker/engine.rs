@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use hsmux_bench::churn::{ChurnOptions, LABEL, LoadedService};
 use hsmux_bench::cipher::Cipher;
 use hsmux_bench::compare::{Bound, CompareReport, Goal, Variant};
-use hsmux_bench::{Control, Until};
+use hsmux_bench::{RunControl, Until};
 use hsmux_pool::Pool;
 use hsmux_suite::{Program, built};
 use hsmux_token::{Error, Kind, Result};
@@ -35,7 +35,7 @@ pub fn below_http(effort: Effort) -> Result<CompareReport> {
     let cipher = Cipher::new(pool, LABEL, usual.callers, usual.payload)?;
     let engine = "pool, 16 callers";
     let measure = || {
-        let control = Control {
+        let control = RunControl {
             stop: &AtomicBool::new(false),
             progress: &|_| {},
         };

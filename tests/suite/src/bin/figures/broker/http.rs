@@ -3,10 +3,10 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use hsmux_bench::churn::{Broker, Isolation};
+use hsmux_bench::churn::{BrokerIsolation, LoadedBroker};
 use hsmux_bench::compare::{Bound, CompareReport, Goal, Variant};
 use hsmux_bench::http::{HttpBenchmark, allow_connections};
-use hsmux_bench::{Control, LoadModel, Measurement, Until};
+use hsmux_bench::{LoadModel, Measurement, RunControl, Until};
 use hsmux_token::{Error, Kind, Result};
 use tempfile::TempDir;
 
@@ -16,11 +16,11 @@ use crate::fact::Fact;
 use crate::progress::{Turns, preparing};
 
 /// A broker over one SoftHSM token, on a unix socket.
-fn broker(folder: &TempDir, isolation: Isolation) -> Result<Broker> {
+fn broker(folder: &TempDir, isolation: BrokerIsolation) -> Result<LoadedBroker> {
     preparing("a SoftHSM token and a broker of it");
     let name = match isolation {
-        Isolation::Workers(_) => "workers",
-        Isolation::Thread => "thread",
+        BrokerIsolation::Workers(_) => "workers",
+        BrokerIsolation::Thread => "thread",
     };
     let store = store(folder, name)?;
     // It has created the key.
@@ -29,7 +29,7 @@ fn broker(folder: &TempDir, isolation: Isolation) -> Result<Broker> {
 }
 
 fn ask(service: &HttpBenchmark, time: Duration) -> Result<Measurement> {
-    let control = Control {
+    let control = RunControl {
         stop: &AtomicBool::new(false),
         progress: &|_| {},
     };
@@ -40,7 +40,7 @@ fn ask(service: &HttpBenchmark, time: Duration) -> Result<Measurement> {
 /// process, as recommended for software tokens, and in worker processes.
 pub fn requests(effort: Effort) -> Result<CompareReport> {
     let folder = folder()?;
-    let broker_here = broker(&folder, Isolation::Thread)?;
+    let broker_here = broker(&folder, BrokerIsolation::Thread)?;
     let broker_beside = broker(&folder, workers())?;
     let (mut variants, mut goals) = (Vec::new(), Vec::new());
     for (broker, isolation) in [(&broker_here, "thread"), (&broker_beside, "process")] {
@@ -75,7 +75,7 @@ pub fn batches(effort: Effort) -> Result<CompareReport> {
     let folder = folder()?;
     let (beside, here) = (
         broker(&folder, workers())?,
-        broker(&folder, Isolation::Thread)?,
+        broker(&folder, BrokerIsolation::Thread)?,
     );
     let (mut variants, mut goals) = (Vec::new(), Vec::new());
     for (broker, isolation) in [(&beside, "process"), (&here, "thread")] {
@@ -109,7 +109,7 @@ const MOST_MEMORY: f64 = 150.0;
 pub fn many_connections(effort: Effort) -> Result<Vec<Fact>> {
     allow_connections();
     let folder = folder()?;
-    let broker = broker(&folder, Isolation::Thread)?;
+    let broker = broker(&folder, BrokerIsolation::Thread)?;
     Turns::new([effort.turn]).next(&format!("{CONNECTIONS} connections"));
     let service = broker.with_options(|asked| {
         asked.load = LoadModel::Closed {
