@@ -13,7 +13,7 @@ use hsmux_token::{
 use tokio::sync::oneshot;
 
 use crate::Measurement;
-use crate::engine::{self, AsyncCaller, Later, LoadModel, Plan, RunControl, Until};
+use crate::engine::{self, AsyncCaller, CallerFuture, LoadModel, Plan, RunControl, Until};
 
 /// How long one operation may take.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -54,7 +54,7 @@ impl Cipher {
     /// Measures with callers that are futures, as in a service.
     pub fn measure_waiting(&self, until: Until, control: RunControl<'_>) -> Measurement {
         let caller = |index: usize| -> Box<dyn AsyncCaller> {
-            Box::new(Waiting {
+            Box::new(CipherCaller {
                 token: &*self.token,
                 operations: &self.callers[index],
             })
@@ -135,27 +135,27 @@ impl CallerOperations {
 }
 
 /// A caller without a thread.
-struct Waiting<'a> {
+struct CipherCaller<'a> {
     token: &'a dyn Token,
     operations: &'a CallerOperations,
 }
 
-impl AsyncCaller for Waiting<'_> {
-    fn prepare(&mut self) -> Later<'_, ()> {
+impl AsyncCaller for CipherCaller<'_> {
+    fn prepare(&mut self) -> CallerFuture<'_, ()> {
         Box::pin(async {})
     }
 
-    fn call(&mut self) -> Later<'_, Result<Bytes>> {
+    fn call(&mut self) -> CallerFuture<'_, Result<Bytes>> {
         let operation = self.operations.next();
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         self.token.submit(Batch::from_buf([Request {
             behalf: None,
             operation: operation.clone(),
             deadline: deadline(),
-            done: Done::new(move |answer| drop(tell.send(answer))),
+            done: Done::new(move |answer| drop(sender.send(answer))),
         }]));
         Box::pin(async move {
-            let answer = told.await;
+            let answer = receiver.await;
             let answer = answer.unwrap_or_else(|_| Err(Error::lost("the token has gone")));
             self.operations.check(operation, answer)
         })

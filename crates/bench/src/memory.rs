@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::processes::{Family, name, resident};
+use crate::processes::{ProcessTree, name, resident};
 use crate::series::Series;
 
 /// The interval of searches for new processes, in seconds.
@@ -28,7 +28,7 @@ pub struct MemorySamples {
 
 /// Samples this process and others, with all their descendants.
 pub struct Memory {
-    family: Family,
+    tree: ProcessTree,
     /// The records of all processes so far.
     pub samples: Vec<MemorySamples>,
     searched_s: f64,
@@ -39,7 +39,7 @@ impl Memory {
     /// Continues the records of earlier runs.
     pub fn resume(samples: Vec<MemorySamples>, roots: &[u32]) -> Self {
         Self {
-            family: Family::of(roots),
+            tree: ProcessTree::of(roots),
             samples,
             searched_s: f64::NEG_INFINITY,
             alive: Vec::new(),
@@ -48,14 +48,14 @@ impl Memory {
 
     /// Adds processes: a restarted daemon has a new one.
     pub fn adopt(&mut self, roots: &[u32]) {
-        self.family.adopt(roots);
+        self.tree.adopt(roots);
     }
 
     /// Samples every process, if it is time.
     pub fn sample(&mut self, at_s: f64) {
         if at_s - self.searched_s >= SEARCH_S {
             self.searched_s = at_s;
-            self.alive = self.family.members();
+            self.alive = self.tree.members();
         }
         for &pid in &self.alive {
             if let Some((started, bytes)) = resident(pid) {

@@ -27,7 +27,7 @@ const SEARCH: Duration = Duration::from_millis(500);
 
 /// The accounts of this process and the named ones, with all descendants.
 pub struct Accounts {
-    family: Family,
+    tree: ProcessTree,
     open: BTreeMap<u32, Account>,
     searched: Duration,
 }
@@ -47,7 +47,7 @@ impl Accounts {
     /// Opens accounts for this process and `roots`.
     pub fn open(roots: &[u32]) -> Self {
         let mut this = Self {
-            family: Family::of(roots),
+            tree: ProcessTree::of(roots),
             open: BTreeMap::new(),
             searched: Duration::ZERO,
         };
@@ -115,7 +115,7 @@ impl Accounts {
 
     /// Opens an account for each new process.
     fn search(&mut self) {
-        for pid in self.family.members() {
+        for pid in self.tree.members() {
             self.open.entry(pid).or_insert_with(|| Account::new(pid));
         }
     }
@@ -147,18 +147,18 @@ impl Account {
 }
 
 /// This process and others, with all descendants.
-pub struct Family {
+pub struct ProcessTree {
     roots: Vec<u32>,
 }
 
-impl Family {
+impl ProcessTree {
     /// Of this process and `roots`.
     pub fn of(roots: &[u32]) -> Self {
-        let mut family = Self {
+        let mut tree = Self {
             roots: vec![std::process::id()],
         };
-        family.adopt(roots);
-        family
+        tree.adopt(roots);
+        tree
     }
 
     /// Adds processes.

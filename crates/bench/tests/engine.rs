@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::quiet;
-use hsmux_bench::engine::{self, AsyncCaller, Check, Ending, Later};
+use hsmux_bench::engine::{self, AsyncCaller, CallerFuture, Check, Ending};
 use hsmux_bench::{LoadModel, Phase, Plan, Progress, RunControl, Until};
 use hsmux_token::{Error, Result};
 
@@ -271,7 +271,7 @@ struct SimulatedUser<'a> {
 }
 
 impl AsyncCaller for SimulatedUser<'_> {
-    fn prepare(&mut self) -> Later<'_, ()> {
+    fn prepare(&mut self) -> CallerFuture<'_, ()> {
         Box::pin(async {})
     }
 
@@ -279,11 +279,11 @@ impl AsyncCaller for SimulatedUser<'_> {
         self.left > 0
     }
 
-    fn think(&mut self) -> Later<'_, ()> {
+    fn think(&mut self) -> CallerFuture<'_, ()> {
         Box::pin(tokio::time::sleep(self.thought))
     }
 
-    fn call(&mut self) -> Later<'_, Result<Bytes>> {
+    fn call(&mut self) -> CallerFuture<'_, Result<Bytes>> {
         self.left -= 1;
         self.calls.fetch_add(1, Ordering::Relaxed);
         let stuck = self.stuck;

@@ -26,7 +26,7 @@ pub struct TestRunner<'a> {
     ledger: &'a Ledger,
     stop: &'a AtomicBool,
     /// Consecutive failed tests of each caller.
-    unlucky: Vec<AtomicU32>,
+    consecutive_failures: Vec<AtomicU32>,
 }
 
 impl<'a> TestRunner<'a> {
@@ -57,7 +57,7 @@ impl<'a> TestRunner<'a> {
             public,
             ledger,
             stop,
-            unlucky: (0..options.callers).map(|_| AtomicU32::new(0)).collect(),
+            consecutive_failures: (0..options.callers).map(|_| AtomicU32::new(0)).collect(),
         })
     }
 
@@ -68,11 +68,11 @@ impl<'a> TestRunner<'a> {
         self.ledger.enter(at, &verdict);
         match verdict {
             Verdict::Passed => {
-                self.unlucky[caller].store(0, Relaxed);
+                self.consecutive_failures[caller].store(0, Relaxed);
                 Ok(Bytes::new())
             }
             Verdict::Failed(error) | Verdict::Wrong(error) => {
-                self.pause(self.unlucky[caller].fetch_add(1, Relaxed));
+                self.pause(self.consecutive_failures[caller].fetch_add(1, Relaxed));
                 Err(error)
             }
         }
@@ -110,9 +110,10 @@ impl<'a> TestRunner<'a> {
         Ok((data, signature))
     }
 
-    fn pause(&self, unlucky: u32) {
+    fn pause(&self, consecutive_failures: u32) {
         let [shortest, longest] = PAUSE;
-        let over = Instant::now() + (shortest * 2_u32.pow(unlucky.min(10))).min(longest);
+        let over =
+            Instant::now() + (shortest * 2_u32.pow(consecutive_failures.min(10))).min(longest);
         while !self.stop.load(Relaxed) {
             let left = over.saturating_duration_since(Instant::now());
             if left.is_zero() {

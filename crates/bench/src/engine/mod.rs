@@ -19,7 +19,7 @@ use crate::processes::Accounts;
 pub(crate) use check::CheckCounts;
 pub use progress::{Phase, Progress};
 pub(crate) use round::RoundProgress;
-pub use waiting::{AsyncCaller, AsyncCallers, Ending, Later};
+pub use waiting::{AsyncCaller, AsyncCallers, CallerFuture, Ending};
 pub(crate) use worker::Tally;
 
 /// The start of operations.

@@ -15,12 +15,12 @@ use super::round::{RoundState, SAMPLE_INTERVAL};
 use super::worker::{StartTimes, Tally};
 
 /// A future of an [`AsyncCaller`].
-pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+pub type CallerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// A caller without a thread.
 pub trait AsyncCaller {
     /// Connects before the clock starts. An error here occurs again in the first call.
-    fn prepare(&mut self) -> Later<'_, ()>;
+    fn prepare(&mut self) -> CallerFuture<'_, ()>;
 
     /// Whether it has more operations.
     fn more(&self) -> bool {
@@ -28,12 +28,12 @@ pub trait AsyncCaller {
     }
 
     /// Delays before an operation, outside its latency: a user's thinking time.
-    fn think(&mut self) -> Later<'_, ()> {
+    fn think(&mut self) -> CallerFuture<'_, ()> {
         Box::pin(ready(()))
     }
 
     /// One operation.
-    fn call(&mut self) -> Later<'_, Result<Bytes>>;
+    fn call(&mut self) -> CallerFuture<'_, Result<Bytes>>;
 }
 
 /// The treatment of unfinished operations at the end or on an interruption.

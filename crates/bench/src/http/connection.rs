@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::HttpOptions;
 use super::address::ServiceAddress;
 use super::requests::PreparedRequest;
-use crate::engine::{AsyncCaller, Later};
+use crate::engine::{AsyncCaller, CallerFuture};
 
 /// A connection to the service, opened on demand.
 pub struct TransitConnection<'a> {
@@ -128,13 +128,13 @@ impl<'a> TransitClient<'a> {
 }
 
 impl AsyncCaller for TransitClient<'_> {
-    fn prepare(&mut self) -> Later<'_, ()> {
+    fn prepare(&mut self) -> CallerFuture<'_, ()> {
         // The first request reports the error.
         let deadline = self.connection.deadline;
         Box::pin(async move { drop(timeout(deadline, self.connection.connect()).await) })
     }
 
-    fn call(&mut self) -> Later<'_, Result<Bytes>> {
+    fn call(&mut self) -> CallerFuture<'_, Result<Bytes>> {
         let at = self.next % self.requests.len();
         self.next += 1;
         Box::pin(async move {

@@ -42,7 +42,7 @@ impl System {
         let log = File::options().create(true).append(true).open(&path);
         let log = log.map_err(|e| failed(&e))?;
         let mut options = cell.options()?;
-        await_silence(&mut options, control).map_err(|why| failed(&why))?;
+        wait_for_shutdown(&mut options, control).map_err(|why| failed(&why))?;
         let child = shell(&cell.start, cell, &log).and_then(|mut command| command.spawn());
         let child = child.map_err(|e| failed(&e))?;
         let mut this = Self {
@@ -116,7 +116,7 @@ impl Drop for System {
 }
 
 /// Waits until nothing answers: another server would be measured in place of the new one.
-fn await_silence(options: &mut TlsOptions, control: RunControl<'_>) -> Result<(), String> {
+fn wait_for_shutdown(options: &mut TlsOptions, control: RunControl<'_>) -> Result<(), String> {
     options.timeout = ANSWER;
     let until = Instant::now() + PATIENCE;
     while !control.stopped() && tls::answers(options).is_ok() {

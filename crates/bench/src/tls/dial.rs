@@ -69,7 +69,7 @@ impl Dialer {
     }
 
     /// The handshake on a connection; a share of them offers a session.
-    pub async fn shake(&self, tcp: TcpStream) -> Result<SslStream<TcpStream>> {
+    pub async fn handshake(&self, tcp: TcpStream) -> Result<SslStream<TcpStream>> {
         if self.offers() {
             let mut connector = self.resuming.layer(ConnectedStream(Some(tcp)));
             let shaken = connector.call(self.uri.clone()).await;
@@ -92,7 +92,7 @@ impl Dialer {
         let runtime = runtime.map_err(|e| failed(&e))?;
         runtime.block_on(async {
             let probing = async {
-                let stream = self.shake(connect(site).await?).await?;
+                let stream = self.handshake(connect(site).await?).await?;
                 let seen = TlsParameters::of(stream.ssl(), &self.trust);
                 exchange::get(stream, site, &site.target(), false).await?;
                 Ok(seen)

@@ -72,7 +72,7 @@ impl RequestLog {
     }
 
     /// Records a successful handshake.
-    pub fn shaken(&self, connect: Duration, handshake: Duration, resumed: bool) {
+    pub fn handshake_done(&self, connect: Duration, handshake: Duration, resumed: bool) {
         let entries = &mut *self.entries();
         record(&mut entries.connects, connect);
         let kind = if resumed {

@@ -12,7 +12,7 @@ use super::exchange::{self, HttpAnswer};
 use super::request_log::RequestLog;
 use super::site::Site;
 use super::{Extent, RequestPace, TlsOptions, follow};
-use crate::engine::{AsyncCaller, Later};
+use crate::engine::{AsyncCaller, CallerFuture};
 
 /// Shared state of all users.
 pub struct LoadContext<'a> {
@@ -97,10 +97,10 @@ impl LoadContext<'_> {
     async fn exchange(&self, target: &str, began: Instant) -> Result<HttpAnswer> {
         let tcp = dial::connect(self.site).await?;
         let connected = Instant::now();
-        let stream = self.dialer.shake(tcp).await?;
+        let stream = self.dialer.handshake(tcp).await?;
         let resumed = stream.ssl().session_reused();
         self.log
-            .shaken(connected - began, connected.elapsed(), resumed);
+            .handshake_done(connected - began, connected.elapsed(), resumed);
         exchange::get(stream, self.site, target, self.options.follow).await
     }
 }
@@ -124,7 +124,7 @@ pub struct TlsUser<'a> {
 }
 
 impl AsyncCaller for TlsUser<'_> {
-    fn prepare(&mut self) -> Later<'_, ()> {
+    fn prepare(&mut self) -> CallerFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 
@@ -132,7 +132,7 @@ impl AsyncCaller for TlsUser<'_> {
         self.left != Some(0)
     }
 
-    fn think(&mut self) -> Later<'_, ()> {
+    fn think(&mut self) -> CallerFuture<'_, ()> {
         let time = match self.context.options.pace {
             RequestPace::ThinkS(most) if self.thinks => most * fastrand::f64(),
             _ => 0.0,
@@ -145,7 +145,7 @@ impl AsyncCaller for TlsUser<'_> {
         })
     }
 
-    fn call(&mut self) -> Later<'_, Result<Bytes>> {
+    fn call(&mut self) -> CallerFuture<'_, Result<Bytes>> {
         self.left = self.left.map(|left| left.saturating_sub(1));
         Box::pin(async move { self.context.page().await.map(|()| Bytes::new()) })
     }

@@ -56,7 +56,7 @@ impl Matrix {
             restart: self.restart,
         };
         let report = watched_steps(&stop, |control, say| {
-            matrix::run(&options, control, &|step| say(&told(step)))
+            matrix::run(&options, control, &|step| say(&step_text(step)))
         })?;
         let page = self.html.as_deref().map(|file| (file, report.html()));
         output::report(&report, context.json, page.as_ref())?;
@@ -70,7 +70,7 @@ impl Matrix {
 }
 
 /// `cell 3 of 24, ...: 12 runs left, about 6m`.
-fn told(step: &MatrixStep<'_>) -> String {
+fn step_text(step: &MatrixStep<'_>) -> String {
     let left = Duration::from_secs_f64(step.left_s.ceil());
     format!(
         "cell {} of {}, {}: {} runs left, about {}",

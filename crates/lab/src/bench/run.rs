@@ -13,7 +13,7 @@ use indicatif::ProgressBar;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::process::{ProcessArg, ids};
-use super::target::Opened;
+use super::target::OpenTarget;
 use crate::exit::Exit;
 use crate::key_choice::KeyParts;
 use crate::progress;
@@ -66,7 +66,7 @@ fn per_second(text: &str) -> Result<f64, String> {
 
 impl RunArgs {
     /// The engine's options for an open target.
-    pub fn options(&self, opened: &Opened) -> anyhow::Result<SignOptions> {
+    pub fn options(&self, opened: &OpenTarget) -> anyhow::Result<SignOptions> {
         let wanted = self.parts.with(self.key.as_ref())?;
         let key =
             BenchKey::find(&*opened.token, wanted.as_ref()).with_context(|| opened.name.clone())?;

@@ -54,7 +54,7 @@ impl Scale {
         let config = context.draft()?.config;
         let group = MemberGroup::assemble(context.admin()?)?;
         let counts = self.counts(group.names.len())?;
-        let _rest = self.agreed(context, &group, &counts)?;
+        let _rest = self.confirm(context, &group, &counts)?;
         let opened = daemon(&config, None)?;
         let options = self.run.options(&opened)?;
         let about = scale::ScaleOptions {
@@ -65,7 +65,7 @@ impl Scale {
             members: counts.clone(),
             published: options.key.published_kind(),
         };
-        let mut fate = Err(Error::pool(Kind::Invalid, "its step was not reached"));
+        let mut kill_result = Err(Error::pool(Kind::Invalid, "its step was not reached"));
         let mechanism = options.mechanism.as_ref().unwrap_or(&options.key.mechanism);
         let mut load = |members: usize| -> hsmux_token::Result<Measurement> {
             group.only(members)?;
@@ -78,7 +78,7 @@ impl Scale {
                     watched(&stop, |control| sign::measure(&options, mechanism, control));
                 over.store(true, Ordering::Relaxed);
                 if let Some(Ok(outcome)) = killer.map(ScopedJoinHandle::join) {
-                    fate = outcome;
+                    kill_result = outcome;
                 }
                 measured.map_err(|e| Error::pool(Kind::Invalid, format!("{e:#}")))
             })
@@ -86,18 +86,18 @@ impl Scale {
         let measured = scale::run(&about, &mut load);
         group.all()?;
         let mut report = measured?;
-        let fate = self.kill_worker.then_some(fate).transpose();
-        if let Ok(event) = &fate {
+        let kill_result = self.kill_worker.then_some(kill_result).transpose();
+        if let Ok(event) = &kill_result {
             report.events.extend(event.clone());
         }
         let exit = self.publish(context, &report)?;
         // The results are kept, but do not include the requested failure.
-        fate.map_err(|error| error.at("--kill-worker: no worker was killed"))?;
+        kill_result.map_err(|error| error.at("--kill-worker: no worker was killed"))?;
         Ok(exit)
     }
 
     /// Asks for confirmation if users of the pool are affected.
-    fn agreed(
+    fn confirm(
         &self,
         context: &Context,
         group: &MemberGroup,

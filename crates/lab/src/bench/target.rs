@@ -34,7 +34,7 @@ pub struct Target {
 
 /// An open target.
 #[derive(Clone)]
-pub struct Opened {
+pub struct OpenTarget {
     /// The token.
     pub token: Arc<dyn Token>,
     /// Its name in reports.
@@ -47,7 +47,7 @@ pub struct Opened {
 
 impl Target {
     /// Connects to the target for `callers` threads.
-    pub fn open(&self, context: &Context, callers: usize) -> anyhow::Result<Opened> {
+    pub fn open(&self, context: &Context, callers: usize) -> anyhow::Result<OpenTarget> {
         let pin = self.pin.as_ref().map(|pin| pin.read("PIN")).transpose()?;
         match &self.direct {
             Some(module) => {
@@ -61,10 +61,10 @@ impl Target {
 }
 
 /// The pool through the running daemon.
-pub fn daemon(config: &Config, pin: Option<Secret>) -> anyhow::Result<Opened> {
+pub fn daemon(config: &Config, pin: Option<Secret>) -> anyhow::Result<OpenTarget> {
     let token = connect(config, pin)?;
     let admin = &config.admin.socket.path;
-    Ok(Opened {
+    Ok(OpenTarget {
         token,
         name: format!("pool {} through the daemon", config.pool.label),
         processes: daemon_counts(admin).map_or_else(Vec::new, |counts| counts.processes),
@@ -93,10 +93,10 @@ fn daemon_counts(socket: &Path) -> Option<PoolCounts> {
 }
 
 /// The pool in this process.
-pub fn embedded(config: &Config) -> anyhow::Result<Opened> {
+pub fn embedded(config: &Config) -> anyhow::Result<OpenTarget> {
     let worker = crate::hsmux()?;
     let pool = Pool::start(config.into(), hsmux_worker::seats(config, &worker, None))?;
-    Ok(Opened {
+    Ok(OpenTarget {
         token: Arc::clone(&pool) as Arc<dyn Token>,
         name: format!("pool {} in this process", config.pool.label),
         processes: Vec::new(),
@@ -130,7 +130,7 @@ pub fn direct(
     token: Option<Uri>,
     pin: Option<Secret>,
     callers: usize,
-) -> anyhow::Result<Opened> {
+) -> anyhow::Result<OpenTarget> {
     let config = context.load().ok();
     let fits = |uri: &Uri| token.as_ref().is_none_or(|wanted| wanted == uri);
     let members = config.iter().flat_map(|config| &config.tokens);
@@ -156,7 +156,7 @@ pub fn direct(
         member: None,
         uri: None,
     })?;
-    Ok(Opened {
+    Ok(OpenTarget {
         token,
         name,
         processes: Vec::new(),
