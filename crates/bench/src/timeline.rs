@@ -107,11 +107,11 @@ mod tests {
     #[test]
     fn a_long_run_has_few_points_and_loses_nothing() {
         let mut timeline = Timeline::default();
-        for glance in 1..=200_000_u64 {
+        for sample in 1..=200_000_u64 {
             let seen = RoundProgress {
-                elapsed: Duration::from_millis(100 * glance),
-                ops: 7 * glance,
-                failed: glance / 1000,
+                elapsed: Duration::from_millis(100 * sample),
+                ops: 7 * sample,
+                failed: sample / 1000,
             };
             timeline.watch(Duration::ZERO, seen);
         }

@@ -48,7 +48,10 @@ impl BurnInReport {
     }
 
     fn rate(&self) -> Chart<'static> {
-        let points = self.course.iter().map(|pace| (pace.at_s, pace.per_second));
+        let points = self
+            .course
+            .iter()
+            .map(|point| (point.at_s, point.per_second));
         Chart {
             x: "seconds",
             y: "tests per second",

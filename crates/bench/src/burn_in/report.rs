@@ -167,7 +167,7 @@ impl BurnInReport {
             slowest,
             failures,
             memory: state.memory.iter().map(ProcessMemory::of).collect(),
-            course: course(state.course.points()),
+            course: rate_over_time(state.course.points()),
             reference: reference::scaling()
                 .into_iter()
                 .filter(|row| Some(row.key.as_str()) == kind)
@@ -227,7 +227,7 @@ fn extremes(tokens: &[TokenCounts]) -> (Option<String>, Option<String>) {
     )
 }
 
-fn course(performed: &[(f64, f64)]) -> Vec<RatePoint> {
+fn rate_over_time(performed: &[(f64, f64)]) -> Vec<RatePoint> {
     let rate = |pair: &[(f64, f64)]| {
         let (took, done) = (pair[1].0 - pair[0].0, pair[1].1 - pair[0].1);
         RatePoint {

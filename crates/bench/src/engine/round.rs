@@ -131,7 +131,7 @@ impl<'a> RoundState<'a> {
     }
 
     /// The number of the next operation, if any.
-    pub fn claim(&self) -> Option<u64> {
+    pub fn next_operation(&self) -> Option<u64> {
         if self.stopped() || self.full.load(Relaxed) {
             return None;
         }

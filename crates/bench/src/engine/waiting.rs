@@ -88,10 +88,10 @@ pub fn work(
 async fn one(caller: &mut dyn AsyncCaller, round: &RoundState<'_>, tally: &RefCell<Tally>) {
     let start_times = StartTimes::new(round);
     while caller.more()
-        && let Some(claimed) = round.claim()
+        && let Some(number) = round.next_operation()
     {
         caller.think().await;
-        let Some(start) = start_times.start_of_waiting(claimed).await else {
+        let Some(start) = start_times.start_of_waiting(number).await else {
             break;
         };
         let answer = caller.call().await;

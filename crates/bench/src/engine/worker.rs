@@ -94,8 +94,8 @@ pub fn work(
     mut tally: Tally,
 ) -> Tally {
     let start_times = StartTimes::new(round);
-    while let Some(claimed) = round.claim() {
-        let Some(start) = start_times.start_of(claimed) else {
+    while let Some(number) = round.next_operation() {
+        let Some(start) = start_times.start_of(number) else {
             break;
         };
         let answer = run(index);
@@ -138,20 +138,20 @@ impl<'a> StartTimes<'a> {
     }
 
     /// The start of the latency; waits until then if it is in the future.
-    fn start_of(&self, claimed: u64) -> Option<Instant> {
+    fn start_of(&self, number: u64) -> Option<Instant> {
         let Self::Every { round, .. } = self else {
             return Some(Instant::now());
         };
-        let (until, begins) = self.intended(claimed)?;
+        let (until, begins) = self.intended(number)?;
         (round.wait_until(until) && begins).then_some(until)
     }
 
     /// The same without a thread. Its timer has milliseconds, so a delayed start counts from the actual wake-up.
-    pub(super) async fn start_of_waiting(&self, claimed: u64) -> Option<Instant> {
+    pub(super) async fn start_of_waiting(&self, number: u64) -> Option<Instant> {
         let Self::Every { round, .. } = self else {
             return Some(Instant::now());
         };
-        let (until, begins) = self.intended(claimed)?;
+        let (until, begins) = self.intended(number)?;
         if begins && until <= Instant::now() {
             return Some(until);
         }
@@ -164,11 +164,11 @@ impl<'a> StartTimes<'a> {
 
     /// The time to wait for, and whether an operation starts then. The round lasts its full time even without more
     /// operations.
-    fn intended(&self, claimed: u64) -> Option<(Instant, bool)> {
+    fn intended(&self, number: u64) -> Option<(Instant, bool)> {
         let Self::Every { interval, round } = self else {
             return None;
         };
-        let offset = interval.as_secs_f64() * claimed as f64;
+        let offset = interval.as_secs_f64() * number as f64;
         let intended = round.start() + Duration::try_from_secs_f64(offset).ok()?;
         Some(match round.end() {
             Some(end) if intended >= end => (end, false),

@@ -7,7 +7,7 @@ use crate::Measurement;
 use crate::format::count;
 
 /// The rate over time.
-pub fn course(found: &Measurement, y: &'static str) -> Chart<'static> {
+pub fn rate_over_time(found: &Measurement, y: &'static str) -> Chart<'static> {
     let points = found.timeline.iter();
     Chart {
         x: "seconds",

@@ -1,6 +1,6 @@
 //! The scaling measurement as a page of charts and tables.
 
-use super::text::{BESIDE, STEP};
+use super::text::{PUBLISHED_COMPARISON, STEP};
 use super::{ScaleReport, ScaleStep};
 use crate::format::{count, rate, three};
 use crate::reference;
@@ -24,10 +24,15 @@ impl ScaleReport {
         if let Some(kind) = &self.published {
             let about = format!("Cloned {kind} keys on SmartCard-HSMs: rates of as many members.");
             page.section("Beside the published", &about);
-            page.table(BESIDE, self.steps.iter().filter_map(ScaleStep::beside));
+            page.table(
+                PUBLISHED_COMPARISON,
+                self.steps
+                    .iter()
+                    .filter_map(ScaleStep::published_comparison),
+            );
         }
         for step in &self.steps {
-            self.course(step, &mut page);
+            self.rate_over_time(step, &mut page);
         }
         self.costs(&mut page);
         self.published(&mut page);
@@ -122,7 +127,7 @@ impl ScaleReport {
     }
 
     /// The rate over time, for steps with events.
-    fn course(&self, step: &ScaleStep, page: &mut Page) {
+    fn rate_over_time(&self, step: &ScaleStep, page: &mut Page) {
         let events = self
             .events
             .iter()
@@ -142,9 +147,9 @@ impl ScaleReport {
                 count(lost)
             ),
         );
-        let course = &step.measurement.timeline;
-        let start = course.first().map(|first| (0.0, first.per_second));
-        let points = course.iter().map(|point| (point.at_s, point.per_second));
+        let timeline = &step.measurement.timeline;
+        let start = timeline.first().map(|first| (0.0, first.per_second));
+        let points = timeline.iter().map(|point| (point.at_s, point.per_second));
         let line = ChartSeries {
             name: "measured".to_owned(),
             ink: Ink::Measured,

@@ -32,10 +32,15 @@ impl fmt::Display for ScaleReport {
             )?;
         }
         if let Some(kind) = &self.published {
-            let beside = table(BESIDE, self.steps.iter().filter_map(ScaleStep::beside));
+            let published_comparison = table(
+                PUBLISHED_COMPARISON,
+                self.steps
+                    .iter()
+                    .filter_map(ScaleStep::published_comparison),
+            );
             writeln!(
                 f,
-                "Beside the published SmartCard-HSMs, {kind}\n\n{beside}\n"
+                "Beside the published SmartCard-HSMs, {kind}\n\n{published_comparison}\n"
             )?;
         }
         let heading = "Published: SmartCard-HSM cluster (other hardware, for reference)";
@@ -57,8 +62,9 @@ pub(super) const STEP: [&str; 8] = [
     "verified",
 ];
 
-/// The columns of [`ScaleStep::beside`].
-pub(super) const BESIDE: [&str; 4] = ["members", "measured", "published", "of published"];
+/// The columns of [`ScaleStep::published_comparison`].
+pub(super) const PUBLISHED_COMPARISON: [&str; 4] =
+    ["members", "measured", "published", "of published"];
 
 impl ScaleStep {
     /// The measurement, in the columns of [`STEP`].
@@ -76,8 +82,8 @@ impl ScaleStep {
         ]
     }
 
-    /// The measured rate beside the published one, in the columns of [`BESIDE`].
-    pub(super) fn beside(&self) -> Option<[String; 4]> {
+    /// The measured rate beside the published one, in the columns of [`PUBLISHED_COMPARISON`].
+    pub(super) fn published_comparison(&self) -> Option<[String; 4]> {
         let published = self.published_per_second?;
         let measured = self.measurement.per_second;
         Some([
