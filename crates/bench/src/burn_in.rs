@@ -1,13 +1,14 @@
 //! The burn-in: hours of signatures, each verified; it can be interrupted and resumed. Memory stays constant.
-//! A *test* is a signature over fresh data and its verification. Results are saved in a [state file](Options::state).
+//! A *test* is a signature over fresh data and its verification. Results are saved in a
+//! [state file](BurnInOptions::state).
 
 mod ledger;
 mod page;
 mod recorder;
 mod report;
 mod state;
+mod test_runner;
 mod text;
-mod work;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,22 +16,22 @@ use std::time::Duration;
 
 use hsmux_token::{Error, Kind, Mechanism, Result, Token};
 
-use crate::engine::{self, Control, Load, Phase, Plan, Progress, Until};
-use crate::{Key, target};
+use crate::engine::{self, LoadModel, Phase, Plan, Progress, RunControl, Until};
+use crate::{BenchKey, target};
 
-pub use ledger::{Example, Failure};
-pub use report::{Held, Pace, Report, Served};
+pub use ledger::{Example, FailureGroup};
+pub use report::{BurnInReport, ProcessMemory, RatePoint, TokenCounts};
 
 /// Options of a burn-in.
-pub struct Options {
+pub struct BurnInOptions {
     /// The signers: one pool, or single tokens that take turns.
-    pub tokens: Vec<Driven>,
-    /// Queries the pool behind the token, if there is one and that is permitted.
-    pub look: Option<Arc<Look>>,
+    pub tokens: Vec<NamedToken>,
+    /// Queries the counts of the pool behind the token, if there is one and that is permitted.
+    pub pool_counts: Option<Arc<PoolCountsQuery>>,
     /// The name in the report: `pool web through the daemon`.
     pub name: String,
     /// The key; its signatures can be verified.
-    pub key: Key,
+    pub key: BenchKey,
     /// The mechanism, if not the usual one of the key.
     pub mechanism: Option<Mechanism>,
     /// Length of the signed data in bytes, new for each test; 32 is a digest.
@@ -53,28 +54,28 @@ pub struct Options {
 
 /// A token in the burn-in.
 #[derive(Clone)]
-pub struct Driven {
+pub struct NamedToken {
     /// Its name in reports.
     pub name: String,
     /// The token.
     pub token: Arc<dyn Token>,
 }
 
-/// Queries the pool's state; `None` while the pool does not answer.
-pub type Look = dyn Fn() -> Option<Behind> + Send + Sync;
+/// Queries the pool's counts; `None` while the pool does not answer.
+pub type PoolCountsQuery = dyn Fn() -> Option<PoolCounts> + Send + Sync;
 
-/// The state of a pool.
+/// The counts and processes of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Behind {
+pub struct PoolCounts {
     /// Its members, with their counts since the pool's start.
-    pub members: Vec<Member>,
+    pub members: Vec<MemberCounts>,
     /// Its processes, which change when the daemon restarts.
     pub processes: Vec<u32>,
 }
 
-/// A member of a pool, with the pool's counts.
+/// The counts of one member of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct MemberCounts {
     /// Its name.
     pub name: String,
     /// Operations that it completed.
@@ -85,7 +86,7 @@ pub struct Member {
 
 /// Runs until the number of tests is reached or it is interrupted. Failed tests are in the report; an error means that
 /// no test was possible, or that the state file could not be read or written.
-pub fn run(options: &Options, control: Control<'_>) -> Result<Report> {
+pub fn run(options: &BurnInOptions, control: RunControl<'_>) -> Result<BurnInReport> {
     if options.tokens.is_empty() || options.callers == 0 || options.tests == 0 {
         let message = "burn-in: at least one token, one caller and one test";
         return Err(Error::request(Kind::Invalid, message));
@@ -97,12 +98,12 @@ pub fn run(options: &Options, control: Control<'_>) -> Result<Report> {
     let before = ledger.performed();
     let left = options.tests.saturating_sub(before);
     if left == 0 {
-        return Ok(Report::new(&state, options));
+        return Ok(BurnInReport::new(&state, options));
     }
-    let work = work::Work::new(options, mechanism, &ledger, control.stop)?;
+    let runner = test_runner::TestRunner::new(options, mechanism, &ledger, control.stop)?;
     let recorder = recorder::Recorder::begin(state, &ledger, options)?;
     let progress = |seen: &Progress| {
-        let elapsed = recorder.glance(seen.elapsed);
+        let elapsed = recorder.record(seen.elapsed);
         (control.progress)(&Progress {
             phase: Phase::Measure,
             done: ledger.performed(),
@@ -114,18 +115,18 @@ pub fn run(options: &Options, control: Control<'_>) -> Result<Report> {
         });
     };
     let plan = Plan {
-        load: Load::Closed {
+        load: LoadModel::Closed {
             workers: options.callers,
         },
         until: Until::Count(left),
         warm_up: Duration::ZERO,
         processes: Vec::new(),
     };
-    let control = Control {
+    let control = RunControl {
         progress: &progress,
         ..control
     };
-    let ended = engine::measure(&plan, control, &|caller| work.test(caller), None);
+    let ended = engine::measure(&plan, control, &|caller| runner.test(caller), None);
     let elapsed = Duration::try_from_secs_f64(ended.elapsed_s).unwrap_or_default();
-    Ok(Report::new(&recorder.end(elapsed)?, options))
+    Ok(BurnInReport::new(&recorder.end(elapsed)?, options))
 }

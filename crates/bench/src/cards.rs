@@ -14,10 +14,10 @@ use hsmux_smartcard::{
 use hsmux_token::{Error, Kind, Result, Secret};
 use hsmux_vcard::{MemoryChannel, Profile, Slot};
 
-use crate::burn_in::Driven;
+use crate::burn_in::NamedToken;
 
 pub use hsmux_smartcard::KeyPairKind;
-pub use hsmux_vcard::{Control, Timing};
+pub use hsmux_vcard::{RunControl, Timing};
 
 /// Not secret: the cards protect nothing.
 const PIN: &[u8] = b"648219";
@@ -29,9 +29,9 @@ const KEY: KeyReference = KeyReference(1);
 /// A virtual card, logged in.
 pub struct VirtualCard {
     /// The token for the burn-in.
-    pub driven: Driven,
+    pub named_token: NamedToken,
     /// The control that pulls the card and orders faults.
-    pub control: Control,
+    pub control: RunControl,
 }
 
 /// Parses a kind of key pair: `rsa:2048`, `ec:brainpoolP256r1`, `ec:P-256`.
@@ -69,19 +69,22 @@ pub fn virtual_cards(
     let open = |number| {
         let slot = slot(folder, number, timing).map_err(|error| failed(folder, error))?;
         let token = CardToken::open(Card::new(slot.channel()), &pin)?;
-        let driven = Driven {
+        let named_token = NamedToken {
             name: serial(number),
             token: Arc::new(token),
         };
         let control = slot.control();
-        Ok(VirtualCard { driven, control })
+        Ok(VirtualCard {
+            named_token,
+            control,
+        })
     };
     (1..=count).map(open).collect()
 }
 
 /// Logs in to the card in the first reader of PC/SC, with one try of the PIN, and none if it would be the last.
 /// No other program may use the card meanwhile.
-pub fn card_in_reader(pin: &Secret) -> Result<Driven> {
+pub fn card_in_reader(pin: &Secret) -> Result<NamedToken> {
     let found = readers().map_err(CardError::from)?;
     let reader = found.first().ok_or_else(|| {
         let message = "PC/SC has no reader; see hsmux card list";
@@ -89,7 +92,7 @@ pub fn card_in_reader(pin: &Secret) -> Result<Driven> {
     })?;
     let channel = Channel::open(&reader.name, CardTimeouts::default()).map_err(CardError::from)?;
     let token = CardToken::open(Card::new(channel), pin)?;
-    Ok(Driven {
+    Ok(NamedToken {
         name: reader.name.clone(),
         token: Arc::new(token),
     })

@@ -3,7 +3,7 @@
 
 mod broker;
 mod child;
-mod meanwhile;
+mod load_during;
 mod page;
 mod part;
 mod store;
@@ -17,15 +17,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ChurnRow, Head, Measurement, reference};
 
-pub use broker::Broker;
-pub use child::{Bare, Changing, Keys};
+pub use broker::LoadedBroker;
+pub use child::{Bare, KeyChangeProcess, KeyChanges};
 pub use part::{COMMAND, Keyring, Part};
-pub use store::{Isolation, Programs, Store};
+pub use store::{BrokerIsolation, Programs, SoftHsmStore};
 pub use store::{LABEL, PIN};
 pub use ways::ways;
 
 /// A service under load.
-pub trait Serves {
+pub trait LoadedService {
     /// Restarts its process.
     fn restart(&mut self) -> Result<()>;
 
@@ -40,18 +40,18 @@ pub struct Way {
     /// Whether it restarts where the published service did.
     pub restarts: bool,
     /// The service on the token with changing keys.
-    pub subject: Box<dyn Serves>,
+    pub subject: Box<dyn LoadedService>,
     /// Changes the keys, from another process.
-    pub keys: Keys,
+    pub keys: KeyChangeProcess,
     /// The same service on an unchanged token.
-    pub twin: Box<dyn Serves>,
+    pub twin: Box<dyn LoadedService>,
 }
 
 /// Options of the runs.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ChurnOptions {
     /// The runs, in their order.
-    pub runs: Vec<Run>,
+    pub runs: Vec<ChurnRun>,
     /// Concurrent callers.
     pub callers: usize,
     /// Length of a plaintext in bytes.
@@ -68,7 +68,7 @@ pub const TURN: Duration = Duration::from_millis(250);
 
 /// One run of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Run {
+pub struct ChurnRun {
     /// Its number, from 1.
     pub number: u32,
     /// Keys in the token, including the one in use.
@@ -80,11 +80,11 @@ pub struct Run {
 }
 
 /// The first `published` runs of the table, and one more for each of the counts in `more`.
-pub fn runs(published: usize, more: &[usize]) -> Vec<Run> {
+pub fn runs(published: usize, more: &[usize]) -> Vec<ChurnRun> {
     let rows = reference::churn().into_iter().take(published);
-    let mut runs: Vec<Run> = rows.map(Run::of).collect();
+    let mut runs: Vec<ChurnRun> = rows.map(ChurnRun::of).collect();
     for &keys in more {
-        runs.push(Run {
+        runs.push(ChurnRun {
             number: runs.len() as u32 + 1,
             keys,
             restarted: false,
@@ -94,7 +94,7 @@ pub fn runs(published: usize, more: &[usize]) -> Vec<Run> {
     runs
 }
 
-impl Run {
+impl ChurnRun {
     fn of(row: ChurnRow) -> Self {
         Self {
             number: row.run,
@@ -107,7 +107,7 @@ impl Run {
 
 /// The results. Their JSON is described by `docs/bench-schema.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
+pub struct ChurnReport {
     /// Command, time and machine.
     #[serde(flatten)]
     pub head: Head,
@@ -120,26 +120,26 @@ pub struct Report {
     /// The names of the ways.
     pub ways: Vec<String>,
     /// The runs, in their order.
-    pub rows: Vec<Row>,
+    pub rows: Vec<RunResults>,
     /// Whether it was interrupted.
     pub interrupted: bool,
 }
 
 /// A run, with the results of all ways.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Row {
+pub struct RunResults {
     /// The run.
     #[serde(flatten)]
-    pub run: Run,
+    pub run: ChurnRun,
     /// The published rate, relative to the mean of those after a restart.
     pub published_ratio: Option<f64>,
-    /// The results in the order of [`Report::ways`].
-    pub found: Vec<Found>,
+    /// The results in the order of [`ChurnReport::ways`].
+    pub found: Vec<WayResult>,
 }
 
 /// The result of a way in a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Found {
+pub struct WayResult {
     /// Median over the turns of operations per second.
     pub per_second: f64,
     /// Median over the turns of the ratio to the twin.
@@ -156,12 +156,12 @@ pub struct Found {
 
 /// Runs the table. `next` gets the following step before each one; it returns whether to continue.
 pub fn run(
-    options: &Options,
+    options: &ChurnOptions,
     ways: &mut [Way],
     next: &mut dyn FnMut(&str) -> bool,
-) -> Result<Report> {
+) -> Result<ChurnReport> {
     let fresh = published_fresh();
-    let mut report = Report {
+    let mut report = ChurnReport {
         head: Head::now("churn"),
         callers: options.callers,
         payload: options.payload,
@@ -180,7 +180,7 @@ pub fn run(
             let done = way.run(run, options);
             found.push(done.map_err(|e| e.at(format_args!("run {}, {}", run.number, way.name)))?);
         }
-        report.rows.push(Row {
+        report.rows.push(RunResults {
             run: *run,
             published_ratio: run.published.map(|rate| rate / fresh),
             found,
@@ -198,7 +198,7 @@ fn published_fresh() -> f64 {
 }
 
 impl Way {
-    fn run(&mut self, run: &Run, options: &Options) -> Result<Found> {
+    fn run(&mut self, run: &ChurnRun, options: &ChurnOptions) -> Result<WayResult> {
         let keys = run.keys.saturating_sub(1);
         let mut seen = Vec::new();
         if self.restarts && run.restarted {
@@ -226,11 +226,11 @@ impl Way {
             turns.push((own.per_second, twin.per_second));
             seen.extend([own, twin]);
         }
-        Ok(Found::new(turns, &seen))
+        Ok(WayResult::new(turns, &seen))
     }
 }
 
-impl Found {
+impl WayResult {
     fn new(turns: Vec<(f64, f64)>, seen: &[Measurement]) -> Self {
         let median = |value: fn(&(f64, f64)) -> f64| {
             let values = turns.iter().map(value).filter(|value| value.is_finite());

@@ -13,7 +13,7 @@ use hsmux_token::{
 use tokio::sync::oneshot;
 
 use crate::Measurement;
-use crate::engine::{self, Caller, Control, Later, Load, Plan, Until};
+use crate::engine::{self, AsyncCaller, CallerFuture, LoadModel, Plan, RunControl, Until};
 
 /// How long one operation may take.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -21,10 +21,11 @@ const DEADLINE: Duration = Duration::from_secs(30);
 /// The prepared operations of the callers, each on different bytes.
 pub struct Cipher {
     token: Arc<dyn Token>,
-    lines: Vec<Line>,
+    callers: Vec<CallerOperations>,
 }
 
-struct Line {
+/// The operations of one caller.
+struct CallerOperations {
     plaintext: Bytes,
     encrypt: Operation,
     decrypt: Operation,
@@ -35,28 +36,27 @@ impl Cipher {
     /// Prepares operations with the token's AES key of this label.
     pub fn new(token: Arc<dyn Token>, label: &str, callers: usize, payload: usize) -> Result<Self> {
         let key = find(&*token, label)?;
-        let line = |_| Line::new(&*token, key, payload);
-        let lines = (0..callers).map(line).collect::<Result<_>>()?;
-        Ok(Self { token, lines })
+        let prepare = |_| CallerOperations::new(&*token, key, payload);
+        let callers = (0..callers).map(prepare).collect::<Result<_>>()?;
+        Ok(Self { token, callers })
     }
 
     /// Measures, a thread for each caller.
-    pub fn measure(&self, until: Until, control: Control<'_>) -> Measurement {
+    pub fn measure(&self, until: Until, control: RunControl<'_>) -> Measurement {
         let run = |caller: usize| {
-            let line = &self.lines[caller];
-            let operation = line.next();
-            line.check(operation, self.token.execute(operation, deadline()))
+            let operations = &self.callers[caller];
+            let operation = operations.next();
+            operations.check(operation, self.token.execute(operation, deadline()))
         };
         engine::measure(&self.plan(until), control, &run, None)
     }
 
     /// Measures with callers that are futures, as in a service.
-    pub fn measure_waiting(&self, until: Until, control: Control<'_>) -> Measurement {
-        let caller = |index: usize| -> Box<dyn Caller> {
-            let line = &self.lines[index];
-            Box::new(Waiting {
+    pub fn measure_waiting(&self, until: Until, control: RunControl<'_>) -> Measurement {
+        let caller = |index: usize| -> Box<dyn AsyncCaller> {
+            Box::new(CipherCaller {
                 token: &*self.token,
-                line,
+                operations: &self.callers[index],
             })
         };
         engine::measure_waiting(&self.plan(until), control, &caller, engine::Ending::Finish)
@@ -64,8 +64,8 @@ impl Cipher {
 
     fn plan(&self, until: Until) -> Plan {
         Plan {
-            load: Load::Closed {
-                workers: self.lines.len(),
+            load: LoadModel::Closed {
+                workers: self.callers.len(),
             },
             until,
             warm_up: Duration::ZERO,
@@ -91,7 +91,7 @@ fn find(token: &dyn Token, label: &str) -> Result<ObjectId> {
     })
 }
 
-impl Line {
+impl CallerOperations {
     fn new(token: &dyn Token, key: ObjectId, payload: usize) -> Result<Self> {
         let mut bytes = vec![0; payload + 16];
         getrandom::fill(&mut bytes).map_err(|error| {
@@ -135,29 +135,29 @@ impl Line {
 }
 
 /// A caller without a thread.
-struct Waiting<'a> {
+struct CipherCaller<'a> {
     token: &'a dyn Token,
-    line: &'a Line,
+    operations: &'a CallerOperations,
 }
 
-impl Caller for Waiting<'_> {
-    fn prepare(&mut self) -> Later<'_, ()> {
+impl AsyncCaller for CipherCaller<'_> {
+    fn prepare(&mut self) -> CallerFuture<'_, ()> {
         Box::pin(async {})
     }
 
-    fn call(&mut self) -> Later<'_, Result<Bytes>> {
-        let operation = self.line.next();
-        let (tell, told) = oneshot::channel();
+    fn call(&mut self) -> CallerFuture<'_, Result<Bytes>> {
+        let operation = self.operations.next();
+        let (sender, receiver) = oneshot::channel();
         self.token.submit(Batch::from_buf([Request {
             behalf: None,
             operation: operation.clone(),
             deadline: deadline(),
-            done: Done::new(move |answer| drop(tell.send(answer))),
+            done: Done::new(move |answer| drop(sender.send(answer))),
         }]));
         Box::pin(async move {
-            let answer = told.await;
+            let answer = receiver.await;
             let answer = answer.unwrap_or_else(|_| Err(Error::lost("the token has gone")));
-            self.line.check(operation, answer)
+            self.operations.check(operation, answer)
         })
     }
 }

@@ -58,7 +58,7 @@ pub enum Bound {
 
 /// The result of a comparison. Its JSON is described by `docs/bench-schema.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
+pub struct CompareReport {
     /// Command, time and machine.
     #[serde(flatten)]
     pub head: Head,
@@ -113,7 +113,7 @@ pub fn run(
     goals: &[Goal],
     rounds: usize,
     mut turn: impl FnMut(usize, &str),
-) -> Result<Report> {
+) -> Result<CompareReport> {
     let mut measured: Vec<Vec<Measurement>> = variants.iter().map(|_| Vec::new()).collect();
     let mut interrupted = false;
     'rounds: for round in 0..rounds {
@@ -137,13 +137,13 @@ pub fn run(
         }
     }
     let names = variants.into_iter().map(|variant| variant.name);
-    Ok(Report {
+    Ok(CompareReport {
         interrupted,
-        ..Report::new(title, names.zip(measured), goals)
+        ..CompareReport::new(title, names.zip(measured), goals)
     })
 }
 
-impl Report {
+impl CompareReport {
     /// Judges existing measurements: names of variants, and the same number of rounds of each.
     pub fn new(
         title: &str,

@@ -1,11 +1,11 @@
 //! Load on a service with the Transit API over HTTP: hsmux, OpenBao, Vault or their predecessors.
 //! Every caller has a connection and different bytes, to detect mixed-up answers; many callers share a thread.
 
-mod act;
+mod address;
 mod connection;
 mod mix;
 mod page;
-mod place;
+mod request_kind;
 mod requests;
 mod text;
 
@@ -17,17 +17,17 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::engine::{self, Control, Load, Plan, Until};
+use crate::engine::{self, LoadModel, Plan, RunControl, Until};
 use crate::{Head, Measurement};
 
-use connection::Client;
+use address::ServiceAddress;
+use connection::TransitClient;
 pub use mix::Mix;
-use place::Place;
 use requests::Requests;
 
 /// Options of the load.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct HttpOptions {
     /// `http://127.0.0.1:8200`, `https://keys.example:8200` or `unix:/run/hsmux/broker.sock`.
     pub url: String,
     /// The root for the server's certificate, PEM; needed for `https`.
@@ -47,7 +47,7 @@ pub struct Options {
     /// Whether a connection serves several requests.
     pub keep_alive: bool,
     /// The start of requests; a worker is a client with a connection.
-    pub load: Load,
+    pub load: LoadModel,
     /// The end of the measurement.
     pub until: Until,
     /// The duration of the same load before the measurement.
@@ -58,7 +58,7 @@ pub struct Options {
     pub processes: Vec<u32>,
 }
 
-impl Options {
+impl HttpOptions {
     /// Defaults: half encryption, half decryption, 256 bytes, 16 clients with persistent connections, ten seconds.
     pub fn new(url: impl Into<String>, key: impl Into<String>) -> Self {
         Self {
@@ -71,7 +71,7 @@ impl Options {
             payload: 256,
             batch: 1,
             keep_alive: true,
-            load: Load::Closed { workers: 16 },
+            load: LoadModel::Closed { workers: 16 },
             until: Until::Elapsed(Duration::from_secs(10)),
             warm_up: Duration::from_millis(500),
             deadline: Duration::from_secs(30),
@@ -82,7 +82,7 @@ impl Options {
 
 /// The result. Its JSON is described by `docs/bench-schema.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
+pub struct HttpReport {
     /// Command, time and machine.
     #[serde(flatten)]
     pub head: Head,
@@ -106,9 +106,9 @@ pub struct Report {
 
 /// Measures. Errors of single requests are in the report. An error here means that nothing could be measured:
 /// the service is down, or refuses the first request of a kind.
-pub fn run(options: &Options, control: Control<'_>) -> Result<Report> {
+pub fn run(options: &HttpOptions, control: RunControl<'_>) -> Result<HttpReport> {
     let measurement = measure(options, control)?;
-    Ok(Report {
+    Ok(HttpReport {
         head: Head::now("http"),
         url: options.url.clone(),
         key: options.key.clone(),
@@ -122,26 +122,26 @@ pub fn run(options: &Options, control: Control<'_>) -> Result<Report> {
 }
 
 /// Only the measurement, for comparisons.
-pub fn measure(options: &Options, control: Control<'_>) -> Result<Measurement> {
-    Service::open(options)?.measure(options.until, options.warm_up, control)
+pub fn measure(options: &HttpOptions, control: RunControl<'_>) -> Result<Measurement> {
+    HttpBenchmark::open(options)?.measure(options.until, options.warm_up, control)
 }
 
 /// A service with prepared callers, for repeated measurements.
-pub struct Service {
-    options: Options,
-    place: Place,
+pub struct HttpBenchmark {
+    options: HttpOptions,
+    address: ServiceAddress,
     requests: Requests,
 }
 
-impl Service {
+impl HttpBenchmark {
     /// Reads the files and prepares each caller's requests; gets the ciphertexts for decryption from the service.
-    pub fn open(options: &Options) -> Result<Self> {
+    pub fn open(options: &HttpOptions) -> Result<Self> {
         allow_connections();
-        let place = Place::new(&options.url, options.ca.as_deref())?;
-        let requests = Requests::prepare(options, &place)?;
+        let address = ServiceAddress::new(&options.url, options.ca.as_deref())?;
+        let requests = Requests::prepare(options, &address)?;
         Ok(Self {
             options: options.clone(),
-            place,
+            address,
             requests,
         })
     }
@@ -151,7 +151,7 @@ impl Service {
         &self,
         until: Until,
         warm_up: Duration,
-        control: Control<'_>,
+        control: RunControl<'_>,
     ) -> Result<Measurement> {
         let plan = Plan {
             load: self.options.load,
@@ -159,9 +159,14 @@ impl Service {
             warm_up,
             processes: self.options.processes.clone(),
         };
-        let caller = |index| -> Box<dyn engine::Caller> {
+        let caller = |index| -> Box<dyn engine::AsyncCaller> {
             let requests = self.requests.of(index);
-            Box::new(Client::new(&self.place, &self.options, requests, index))
+            Box::new(TransitClient::new(
+                &self.address,
+                &self.options,
+                requests,
+                index,
+            ))
         };
         let measured = engine::measure_waiting(&plan, control, &caller, engine::Ending::Finish);
         Ok(Measurement {

@@ -38,7 +38,7 @@ mod target;
 mod timeline;
 pub mod tls;
 
-pub use engine::{Control, Load, Phase, Plan, Progress, Until};
+pub use engine::{LoadModel, Phase, Plan, Progress, RunControl, Until};
 
 pub use machine::Machine;
 pub use measurement::{Fault, Latency, Measurement};
@@ -46,7 +46,7 @@ pub use processes::Process;
 pub use reference::{ChurnRow, ScalingRow, SigningRow, TlsRow, scaling, siege_table};
 pub use report::Head;
 
-pub use target::{About, Key, mechanism};
+pub use target::{BenchKey, KeyDescription, mechanism};
 pub use timeline::Point;
 
 /// The schema in the field `schema` of every report.

@@ -12,16 +12,16 @@ use std::path::{Path, PathBuf};
 use hsmux_token::Result;
 use serde::{Deserialize, Serialize};
 
-use crate::tls::{self, Figures, Seen, Times};
-use crate::{Control, Head, Process, TlsRow, reference};
+use crate::tls::{self, Figures, Times, TlsParameters};
+use crate::{Head, Process, RunControl, TlsRow, reference};
 
-pub use plan::{Cell, Client, Plan};
-use state::State;
+pub use plan::{Cell, ClientSettings, Plan};
+use state::MatrixState;
 use system::System;
 
 /// Options of a table.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct MatrixOptions {
     /// The table.
     pub plan: Plan,
     /// The file of the results so far; created if missing.
@@ -33,11 +33,11 @@ pub struct Options {
 /// One run of a cell.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Run {
+pub struct CellRun {
     /// Its end (RFC 3339, UTC).
     pub measured_at: String,
     /// The parameters of the first handshake.
-    pub tls: Seen,
+    pub tls: TlsParameters,
     /// Siege's twelve figures.
     pub figures: Figures,
     /// Unfinished requests at the end.
@@ -50,13 +50,13 @@ pub struct Run {
 
 /// A cell, with its results.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Row {
+pub struct MatrixRow {
     /// The cell.
     pub cell: Cell,
     /// The published run of the same set-up, if there is one.
     pub published: Option<TlsRow>,
     /// All runs, in their order.
-    pub runs: Vec<Run>,
+    pub runs: Vec<CellRun>,
     /// The index of the one with the highest rate.
     pub best: Option<usize>,
     /// The error that prevented the measurement.
@@ -65,21 +65,21 @@ pub struct Row {
 
 /// The table. Its JSON is described by `docs/bench-schema.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
+pub struct MatrixReport {
     /// Command, time and machine.
     #[serde(flatten)]
     pub head: Head,
     /// Runs for each cell.
     pub best_of: usize,
     /// The cells, in their order.
-    pub rows: Vec<Row>,
+    pub rows: Vec<MatrixRow>,
     /// Remaining runs.
     pub left: usize,
 }
 
 /// The next step.
 #[derive(Clone, Copy, Debug)]
-pub struct Step<'a> {
+pub struct MatrixStep<'a> {
     /// The cell.
     pub cell: &'a Cell,
     /// Its number, from 1.
@@ -93,8 +93,12 @@ pub struct Step<'a> {
 }
 
 /// Measures what is missing. `next` gets each run before it starts.
-pub fn run(options: &Options, control: Control<'_>, next: &dyn Fn(&Step<'_>)) -> Result<Report> {
-    let mut state = State::open(&options.state, options.restart)?;
+pub fn run(
+    options: &MatrixOptions,
+    control: RunControl<'_>,
+    next: &dyn Fn(&MatrixStep<'_>),
+) -> Result<MatrixReport> {
+    let mut state = MatrixState::open(&options.state, options.restart)?;
     let cells = &options.plan.cells;
     let mut errors: Vec<Option<String>> = vec![None; cells.len()];
     let mut system: Option<System> = None;
@@ -115,12 +119,12 @@ pub fn run(options: &Options, control: Control<'_>, next: &dyn Fn(&Step<'_>)) ->
         }
     }
     drop(system);
-    let rows: Vec<Row> = cells
+    let rows: Vec<MatrixRow> = cells
         .iter()
         .zip(errors)
-        .map(|(cell, error)| Row::new(cell, state.runs(cell), error))
+        .map(|(cell, error)| MatrixRow::new(cell, state.runs(cell), error))
         .collect();
-    Ok(Report {
+    Ok(MatrixReport {
         head: Head::now("matrix"),
         best_of: options.plan.best_of,
         left: left(options, &state, 0).count(),
@@ -133,8 +137,8 @@ fn measure(
     cell: &Cell,
     system: &mut Option<System>,
     state: &Path,
-    control: Control<'_>,
-) -> Result<Option<Run>> {
+    control: RunControl<'_>,
+) -> Result<Option<CellRun>> {
     if !system.as_ref().is_some_and(|system| system.serves(cell)) {
         // The previous system ends first: both may need the same port.
         drop(system.take());
@@ -146,7 +150,7 @@ fn measure(
     let mut options = cell.options()?;
     options.processes = system.iter().filter_map(System::id).collect();
     let report = tls::run(&options, control)?;
-    Ok((!report.measurement.interrupted).then_some(Run {
+    Ok((!report.measurement.interrupted).then_some(CellRun {
         measured_at: report.head.measured_at,
         tls: report.tls,
         figures: report.figures,
@@ -157,15 +161,19 @@ fn measure(
 }
 
 /// The cells of the remaining runs, from this index.
-fn left<'a>(options: &'a Options, state: &'a State, from: usize) -> impl Iterator<Item = &'a Cell> {
+fn left<'a>(
+    options: &'a MatrixOptions,
+    state: &'a MatrixState,
+    from: usize,
+) -> impl Iterator<Item = &'a Cell> {
     options.plan.cells[from..].iter().flat_map(|cell| {
         let missing = options.plan.best_of.saturating_sub(state.runs(cell).len());
         std::iter::repeat_n(cell, missing)
     })
 }
 
-fn step<'a>(options: &'a Options, state: &'a State, at: usize) -> Step<'a> {
-    Step {
+fn step<'a>(options: &'a MatrixOptions, state: &'a MatrixState, at: usize) -> MatrixStep<'a> {
+    MatrixStep {
         cell: &options.plan.cells[at],
         number: at + 1,
         of: options.plan.cells.len(),
@@ -174,8 +182,8 @@ fn step<'a>(options: &'a Options, state: &'a State, at: usize) -> Step<'a> {
     }
 }
 
-impl Row {
-    fn new(cell: &Cell, runs: &[Run], error: Option<String>) -> Self {
+impl MatrixRow {
+    fn new(cell: &Cell, runs: &[CellRun], error: Option<String>) -> Self {
         let rates = runs.iter().map(|run| run.figures.rate_per_s).enumerate();
         let best = rates.max_by(|one, other| one.1.total_cmp(&other.1));
         Self {

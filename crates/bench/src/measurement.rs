@@ -6,7 +6,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Checked, Load, Plan, Seen, Tally};
+use crate::engine::{CheckCounts, LoadModel, Plan, RoundProgress, Tally};
 use crate::format::micros;
 use crate::processes::Process;
 use crate::timeline::Timeline;
@@ -112,8 +112,8 @@ impl Measurement {
         Self {
             workers: plan.load.workers(),
             intended_per_second: match plan.load {
-                Load::Closed { .. } => None,
-                Load::Open { per_second, .. } => Some(per_second),
+                LoadModel::Closed { .. } => None,
+                LoadModel::Open { per_second, .. } => Some(per_second),
             },
             ops: sum.ops,
             failed: sum.failed,
@@ -215,7 +215,7 @@ impl Default for Sum {
 
 impl Sum {
     /// Adds the state of the running round.
-    pub fn watch(&mut self, seen: Seen) {
+    pub fn watch(&mut self, seen: RoundProgress) {
         self.timeline.watch(self.elapsed, seen);
     }
 
@@ -240,7 +240,7 @@ impl Sum {
     }
 
     /// Adds the checks of a round's answers.
-    pub fn checked(&mut self, checked: &Checked) {
+    pub fn checked(&mut self, checked: &CheckCounts) {
         self.good += checked.good;
         self.bad += checked.bad;
         if let Some(example) = &checked.example {

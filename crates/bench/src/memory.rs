@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::processes::{Family, name, resident};
+use crate::processes::{ProcessTree, name, resident};
 use crate::series::Series;
 
 /// The interval of searches for new processes, in seconds.
@@ -13,7 +13,7 @@ const MOST: usize = 64;
 
 /// The memory of one process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Held {
+pub struct MemorySamples {
     /// Its process id.
     pub pid: u32,
     /// Its start in clock ticks after boot, which distinguishes reused process ids (proc(5), stat).
@@ -28,19 +28,19 @@ pub struct Held {
 
 /// Samples this process and others, with all their descendants.
 pub struct Memory {
-    family: Family,
+    tree: ProcessTree,
     /// The records of all processes so far.
-    pub held: Vec<Held>,
+    pub samples: Vec<MemorySamples>,
     searched_s: f64,
     alive: Vec<u32>,
 }
 
 impl Memory {
     /// Continues the records of earlier runs.
-    pub fn resume(held: Vec<Held>, roots: &[u32]) -> Self {
+    pub fn resume(samples: Vec<MemorySamples>, roots: &[u32]) -> Self {
         Self {
-            family: Family::of(roots),
-            held,
+            tree: ProcessTree::of(roots),
+            samples,
             searched_s: f64::NEG_INFINITY,
             alive: Vec::new(),
         }
@@ -48,50 +48,50 @@ impl Memory {
 
     /// Adds processes: a restarted daemon has a new one.
     pub fn adopt(&mut self, roots: &[u32]) {
-        self.family.adopt(roots);
+        self.tree.adopt(roots);
     }
 
     /// Samples every process, if it is time.
     pub fn sample(&mut self, at_s: f64) {
         if at_s - self.searched_s >= SEARCH_S {
             self.searched_s = at_s;
-            self.alive = self.family.members();
+            self.alive = self.tree.members();
         }
         for &pid in &self.alive {
             if let Some((started, bytes)) = resident(pid) {
-                record(&mut self.held, pid, started).take(at_s, bytes);
+                record(&mut self.samples, pid, started).take(at_s, bytes);
             }
         }
-        while self.held.len() > MOST {
-            let shortest = |held: &(usize, &Held)| held.1.series.span_s();
-            let gone = self.held.iter().enumerate();
-            let gone = gone.filter(|(_, held)| !self.alive.contains(&held.pid));
+        while self.samples.len() > MOST {
+            let shortest = |samples: &(usize, &MemorySamples)| samples.1.series.span_s();
+            let gone = self.samples.iter().enumerate();
+            let gone = gone.filter(|(_, samples)| !self.alive.contains(&samples.pid));
             match gone.min_by(|a, b| shortest(a).total_cmp(&shortest(b))) {
-                Some((at, _)) => drop(self.held.remove(at)),
+                Some((at, _)) => drop(self.samples.remove(at)),
                 None => return,
             }
         }
     }
 }
 
-fn record(held: &mut Vec<Held>, pid: u32, started: u64) -> &mut Held {
-    let known = held
+fn record(samples: &mut Vec<MemorySamples>, pid: u32, started: u64) -> &mut MemorySamples {
+    let known = samples
         .iter()
-        .position(|held| (held.pid, held.started) == (pid, started));
+        .position(|samples| (samples.pid, samples.started) == (pid, started));
     let at = known.unwrap_or_else(|| {
-        held.push(Held {
+        samples.push(MemorySamples {
             pid,
             started,
             name: name(pid),
             peak_bytes: 0,
             series: Series::default(),
         });
-        held.len() - 1
+        samples.len() - 1
     });
-    &mut held[at]
+    &mut samples[at]
 }
 
-impl Held {
+impl MemorySamples {
     fn take(&mut self, at_s: f64, bytes: u64) {
         self.peak_bytes = self.peak_bytes.max(bytes);
         self.series.push(at_s, bytes as f64);
@@ -120,21 +120,21 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         let own = std::process::id();
-        let of = |pid| memory.held.iter().find(|held| held.pid == pid);
+        let of = |pid| memory.samples.iter().find(|samples| samples.pid == pid);
         let (own, child) = (of(own).unwrap(), of(child.id()).unwrap());
         assert_eq!(own.series.points().len(), 5);
         assert!(own.peak_bytes > 100_000 && child.peak_bytes > 10_000);
         assert_eq!(child.name, "sleep 600");
 
         // A later run continues with the same process, and keeps the other one.
-        let mut later = Memory::resume(memory.held.clone(), &[]);
+        let mut later = Memory::resume(memory.samples.clone(), &[]);
         later.sample(0.6);
-        assert_eq!(later.held.len(), memory.held.len());
+        assert_eq!(later.samples.len(), memory.samples.len());
     }
 
     #[test]
     fn records_do_not_grow_without_end() {
-        let old = |pid| Held {
+        let old = |pid| MemorySamples {
             pid,
             started: 1,
             name: "old".into(),
@@ -143,8 +143,8 @@ mod tests {
         };
         let mut memory = Memory::resume((5_000_000..5_000_100).map(old).collect(), &[]);
         memory.sample(0.0);
-        assert_eq!(memory.held.len(), MOST);
+        assert_eq!(memory.samples.len(), MOST);
         let own = std::process::id();
-        assert!(memory.held.iter().any(|held| held.pid == own));
+        assert!(memory.samples.iter().any(|samples| samples.pid == own));
     }
 }

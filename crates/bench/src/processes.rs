@@ -27,7 +27,7 @@ const SEARCH: Duration = Duration::from_millis(500);
 
 /// The accounts of this process and the named ones, with all descendants.
 pub struct Accounts {
-    family: Family,
+    tree: ProcessTree,
     open: BTreeMap<u32, Account>,
     searched: Duration,
 }
@@ -47,7 +47,7 @@ impl Accounts {
     /// Opens accounts for this process and `roots`.
     pub fn open(roots: &[u32]) -> Self {
         let mut this = Self {
-            family: Family::of(roots),
+            tree: ProcessTree::of(roots),
             open: BTreeMap::new(),
             searched: Duration::ZERO,
         };
@@ -63,7 +63,7 @@ impl Accounts {
     pub fn resume(&mut self) {
         self.searched = Duration::ZERO;
         self.search();
-        self.look();
+        self.read_usage();
         for account in self.open.values_mut() {
             account.base = account.seen;
         }
@@ -74,13 +74,13 @@ impl Accounts {
         if elapsed.saturating_sub(self.searched) >= SEARCH {
             self.searched = elapsed;
             self.search();
-            self.look();
+            self.read_usage();
         }
     }
 
     /// Ends the round.
     pub fn pause(&mut self) {
-        self.look();
+        self.read_usage();
         for account in self.open.values_mut() {
             account.ticks += account.seen - account.base;
             account.base = account.seen;
@@ -115,12 +115,12 @@ impl Accounts {
 
     /// Opens an account for each new process.
     fn search(&mut self) {
-        for pid in self.family.members() {
+        for pid in self.tree.members() {
             self.open.entry(pid).or_insert_with(|| Account::new(pid));
         }
     }
 
-    fn look(&mut self) {
+    fn read_usage(&mut self) {
         for (&pid, account) in &mut self.open {
             // An ended process keeps its last values.
             let Some((ticks, peak)) = usage(pid) else {
@@ -147,18 +147,18 @@ impl Account {
 }
 
 /// This process and others, with all descendants.
-pub struct Family {
+pub struct ProcessTree {
     roots: Vec<u32>,
 }
 
-impl Family {
+impl ProcessTree {
     /// Of this process and `roots`.
     pub fn of(roots: &[u32]) -> Self {
-        let mut family = Self {
+        let mut tree = Self {
             roots: vec![std::process::id()],
         };
-        family.adopt(roots);
-        family
+        tree.adopt(roots);
+        tree
     }
 
     /// Adds processes.

@@ -8,14 +8,14 @@ use serde::Serialize;
 
 /// Replaces the file atomically: after a crash it is the old or the new one.
 pub fn replace(path: &Path, value: &impl Serialize) -> std::io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
-    let mut file = BufWriter::new(File::create(&beside)?);
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".new");
+    let temporary = PathBuf::from(temporary);
+    let mut file = BufWriter::new(File::create(&temporary)?);
     serde_json::to_writer(&mut file, value)?;
     file.flush()?;
     file.get_ref().sync_all()?;
-    fs::rename(&beside, path)?;
+    fs::rename(&temporary, path)?;
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());

@@ -10,18 +10,18 @@ use crate::{Head, Measurement, ScalingRow, reference};
 
 /// Options of the measurement.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ScaleOptions {
     /// The title: `pool web, EC P-256, 16 callers`.
     pub title: String,
     /// Numbers of members, in the order of measurements. The least one is the base of comparison.
     pub members: Vec<usize>,
-    /// The published kind of key for comparison; see [`crate::Key::published_kind`].
+    /// The published kind of key for comparison; see [`crate::BenchKey::published_kind`].
     pub published: Option<&'static str>,
 }
 
 /// The result. Its JSON is described by `docs/bench-schema.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
+pub struct ScaleReport {
     /// Command, time and machine.
     #[serde(flatten)]
     pub head: Head,
@@ -30,24 +30,24 @@ pub struct Report {
     /// The published kind of key like the measured one, if any.
     pub published: Option<String>,
     /// The steps by the number of members.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ScaleStep>,
     /// Events during the measurement; their cause adds them.
-    pub events: Vec<Event>,
+    pub events: Vec<ScaleEvent>,
     /// Published figures of a cluster of SmartCard-HSMs.
     pub reference: Vec<ScalingRow>,
 }
 
-impl Report {
+impl ScaleReport {
     /// The number of members of the interrupted step, if any.
     pub fn interrupted_with(&self) -> Option<usize> {
-        let interrupted = |step: &&Step| step.measurement.interrupted;
+        let interrupted = |step: &&ScaleStep| step.measurement.interrupted;
         Some(self.steps.iter().find(interrupted)?.members)
     }
 }
 
 /// The measurement with one number of members.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Step {
+pub struct ScaleStep {
     /// Number of members.
     pub members: usize,
     /// The rate relative to that of one member, computed from the step with the fewest.
@@ -62,7 +62,7 @@ pub struct Step {
 
 /// An event during a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Event {
+pub struct ScaleEvent {
     /// The step, by its number of members.
     pub members: usize,
     /// Seconds since the start of its measurement.
@@ -74,9 +74,9 @@ pub struct Event {
 /// Measures step by step. `load` enables the number of members, and measures. An interrupted step is the last, and
 /// kept.
 pub fn run(
-    options: &Options,
+    options: &ScaleOptions,
     load: &mut dyn FnMut(usize) -> Result<Measurement>,
-) -> Result<Report> {
+) -> Result<ScaleReport> {
     if options.members.is_empty() || options.members.contains(&0) {
         return Err(Error::request(
             Kind::Invalid,
@@ -96,7 +96,7 @@ pub fn run(
     let reference = reference::scaling();
     let curve = reference::curve(&reference, options.published.unwrap_or_default());
     let steps = steps(measured, &curve);
-    Ok(Report {
+    Ok(ScaleReport {
         head: Head::now("scale"),
         title: options.title.clone(),
         published: options.published.map(str::to_owned),
@@ -106,7 +106,7 @@ pub fn run(
     })
 }
 
-fn steps(mut measured: Vec<(usize, Measurement)>, curve: &[&ScalingRow]) -> Vec<Step> {
+fn steps(mut measured: Vec<(usize, Measurement)>, curve: &[&ScalingRow]) -> Vec<ScaleStep> {
     measured.sort_by_key(|(members, _)| *members);
     let of_one =
         |(members, measurement): &(usize, Measurement)| measurement.per_second / *members as f64;
@@ -120,7 +120,7 @@ fn steps(mut measured: Vec<(usize, Measurement)>, curve: &[&ScalingRow]) -> Vec<
                 0.0
             };
             let published = curve.iter().find(|row| row.hsms as usize == members);
-            Step {
+            ScaleStep {
                 members,
                 speed_up,
                 efficiency: speed_up / members as f64,

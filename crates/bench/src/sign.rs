@@ -9,24 +9,24 @@ use bytes::Bytes;
 use hsmux_token::{Error, Kind, Mechanism, ObjectRef, Operation, Result, Token, Verb};
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{self, Control, Load, Plan, Until};
-use crate::target::{self, About};
-use crate::{Head, Key, Measurement, SigningRow, reference};
+use crate::engine::{self, LoadModel, Plan, RunControl, Until};
+use crate::target::{self, KeyDescription};
+use crate::{BenchKey, Head, Measurement, SigningRow, reference};
 
 /// Options of the evaluation.
-pub struct Options {
+pub struct SignOptions {
     /// The pool, the daemon, or one token of a vendor's module.
     pub token: Arc<dyn Token>,
     /// The name in the report: `pool web`, `direct /usr/lib/softhsm/libsofthsm2.so`.
     pub name: String,
     /// The key.
-    pub key: Key,
+    pub key: BenchKey,
     /// The mechanism, if not the usual one of the key.
     pub mechanism: Option<Mechanism>,
     /// Length of the signed data in bytes; 32 is a digest.
     pub data_len: usize,
     /// The start of signatures.
-    pub load: Load,
+    pub load: LoadModel,
     /// The end of the measurement.
     pub until: Until,
     /// The duration of the same load before the measurement.
@@ -39,12 +39,12 @@ pub struct Options {
     pub processes: Vec<u32>,
 }
 
-impl Options {
+impl SignOptions {
     /// A closed loop with defaults: 32 bytes, warm-up, every signature checked.
     pub fn new(
         token: Arc<dyn Token>,
         name: impl Into<String>,
-        key: Key,
+        key: BenchKey,
         concurrency: usize,
         count: u64,
     ) -> Self {
@@ -54,7 +54,7 @@ impl Options {
             key,
             mechanism: None,
             data_len: 32,
-            load: Load::Closed {
+            load: LoadModel::Closed {
                 workers: concurrency,
             },
             until: Until::Count(count),
@@ -68,14 +68,14 @@ impl Options {
 
 /// The result. Its JSON is described by `docs/bench-schema.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
+pub struct SignReport {
     /// Command, time and machine.
     #[serde(flatten)]
     pub head: Head,
     /// The pool or token.
     pub target: String,
     /// The key.
-    pub key: About,
+    pub key: KeyDescription,
     /// `CKM_ECDSA`.
     pub mechanism: String,
     /// Length of the signed data in bytes.
@@ -89,11 +89,11 @@ pub struct Report {
 }
 
 /// Measures. Errors of single signatures are in the report; an error here means that nothing could be measured.
-pub fn run(options: &Options, control: Control<'_>) -> Result<Report> {
+pub fn run(options: &SignOptions, control: RunControl<'_>) -> Result<SignReport> {
     let mechanism = options.mechanism.as_ref().unwrap_or(&options.key.mechanism);
     target::fits(&options.key, mechanism)?;
     let measurement = measure(options, mechanism, control)?;
-    Ok(Report {
+    Ok(SignReport {
         head: Head::now("sign"),
         target: options.name.clone(),
         key: options.key.about.clone(),
@@ -111,14 +111,14 @@ pub fn run(options: &Options, control: Control<'_>) -> Result<Report> {
 
 /// Only the measurement, for comparisons.
 pub fn measure(
-    options: &Options,
+    options: &SignOptions,
     mechanism: &Mechanism,
-    control: Control<'_>,
+    control: RunControl<'_>,
 ) -> Result<Measurement> {
     if options.load.workers() == 0 {
         return Err(Error::request(Kind::Invalid, "concurrency: at least 1"));
     }
-    let work = Work::new(options, mechanism)?;
+    let work = SignWorkload::new(options, mechanism)?;
     let plan = Plan {
         load: options.load,
         until: options.until,
@@ -132,21 +132,22 @@ pub fn measure(
 }
 
 /// The prepared operations: each worker signs different data, to detect mixed-up answers.
-struct Work<'a> {
-    options: &'a Options,
+struct SignWorkload<'a> {
+    options: &'a SignOptions,
     mechanism: &'a Mechanism,
-    lines: Vec<Line>,
+    prepared: Vec<PreparedSignature>,
 }
 
-struct Line {
+/// The operation of one worker, and the first answer.
+struct PreparedSignature {
     operation: Operation,
     data: Bytes,
     first: OnceLock<Bytes>,
 }
 
-impl<'a> Work<'a> {
-    fn new(options: &'a Options, mechanism: &'a Mechanism) -> Result<Self> {
-        let line = |_| {
+impl<'a> SignWorkload<'a> {
+    fn new(options: &'a SignOptions, mechanism: &'a Mechanism) -> Result<Self> {
+        let prepare = |_| {
             let mut data = vec![0; options.data_len];
             getrandom::fill(&mut data).map_err(|error| {
                 Error::pool(
@@ -161,19 +162,19 @@ impl<'a> Work<'a> {
                 mechanism: mechanism.clone(),
                 data: data.clone().into(),
             };
-            Ok(Line {
+            Ok(PreparedSignature {
                 operation,
                 data,
                 first: OnceLock::new(),
             })
         };
-        let lines = (0..options.load.workers())
-            .map(line)
+        let prepared = (0..options.load.workers())
+            .map(prepare)
             .collect::<Result<_>>()?;
         Ok(Self {
             options,
             mechanism,
-            lines,
+            prepared,
         })
     }
 
@@ -181,17 +182,19 @@ impl<'a> Work<'a> {
         let deadline = Instant::now() + self.options.deadline;
         self.options
             .token
-            .execute(&self.lines[worker].operation, deadline)?
+            .execute(&self.prepared[worker].operation, deadline)?
             .into_bytes()
     }
 
     fn check(&self, worker: usize, signature: &[u8]) -> Result<()> {
-        let line = &self.lines[worker];
-        let first = line.first.get_or_init(|| Bytes::copy_from_slice(signature));
+        let prepared = &self.prepared[worker];
+        let first = prepared
+            .first
+            .get_or_init(|| Bytes::copy_from_slice(signature));
         target::check(
             &self.options.key,
             self.mechanism,
-            &line.data,
+            &prepared.data,
             first,
             signature,
         )

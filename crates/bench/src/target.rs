@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 
 /// A key that can sign.
 #[derive(Clone, Debug)]
-pub struct Key {
+pub struct BenchKey {
     /// Its object.
     pub id: ObjectId,
     /// Its description.
-    pub about: About,
+    pub about: KeyDescription,
     /// The public key for checks; a secret key has none.
     pub public: Option<PublicKey>,
     /// The default mechanism.
@@ -25,7 +25,7 @@ pub struct Key {
 
 /// The description of a key in a report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct About {
+pub struct KeyDescription {
     /// CKA_LABEL.
     pub label: String,
     /// CKA_ID, in hex.
@@ -36,7 +36,7 @@ pub struct About {
     pub bits: usize,
 }
 
-impl fmt::Display for About {
+impl fmt::Display for KeyDescription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             label, kind, bits, ..
@@ -56,7 +56,7 @@ const BRAINPOOL_P256R1: &[u8] = &[
     0x06, 0x09, 0x2b, 0x24, 0x03, 0x03, 0x02, 0x08, 0x01, 0x01, 0x07,
 ];
 
-impl Key {
+impl BenchKey {
     /// The only signing key that `wanted` matches; without it the only P-256 key.
     pub fn find(token: &dyn Token, wanted: Option<&Uri>) -> Result<Self> {
         let objects = token.objects()?;
@@ -111,13 +111,13 @@ impl Key {
     }
 }
 
-fn about(attributes: &Attributes, kind: KeyKind, public: Option<&PublicKey>) -> About {
+fn about(attributes: &Attributes, kind: KeyKind, public: Option<&PublicKey>) -> KeyDescription {
     let id = attributes.get(ck::CKA_ID).unwrap_or_default();
     let hex = id
         .iter()
         .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
     let secret = attributes.number(ck::CKA_VALUE_LEN).unwrap_or(0) as usize * 8;
-    About {
+    KeyDescription {
         label: attributes.text(ck::CKA_LABEL).unwrap_or_default(),
         id: hex,
         kind: format!("{kind:?}").to_uppercase(),
@@ -165,7 +165,7 @@ pub fn mechanism(name: &str) -> Result<Mechanism> {
 
 /// Checks an answer by the public key. A MAC must always be the same.
 pub fn check(
-    key: &Key,
+    key: &BenchKey,
     mechanism: &Mechanism,
     data: &[u8],
     first: &Bytes,
@@ -180,7 +180,7 @@ pub fn check(
 }
 
 /// Checks that the mechanism is for keys of this kind.
-pub fn fits(key: &Key, mechanism: &Mechanism) -> Result<()> {
+pub fn fits(key: &BenchKey, mechanism: &Mechanism) -> Result<()> {
     let (Some(wanted), Some(usual)) = (entry(mechanism.kind), entry(key.mechanism.kind)) else {
         return Ok(());
     };
@@ -194,7 +194,7 @@ pub fn fits(key: &Key, mechanism: &Mechanism) -> Result<()> {
     ))
 }
 
-fn ambiguous(wanted: Option<&Uri>, keys: &[Key], token: &dyn Token) -> Error {
+fn ambiguous(wanted: Option<&Uri>, keys: &[BenchKey], token: &dyn Token) -> Error {
     let asked = wanted.map_or_else(|| "a P-256 key".to_owned(), ToString::to_string);
     let label = &token.info().label;
     if keys.is_empty() {

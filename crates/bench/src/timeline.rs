@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::Seen;
+use crate::engine::RoundProgress;
 use crate::series::with_room;
 
 /// An interval of the run.
@@ -32,7 +32,7 @@ pub struct Timeline {
     points: Vec<Point>,
     /// The minimum interval in seconds; the rate of a shorter one is noise.
     least: f64,
-    last: Seen,
+    last: RoundProgress,
 }
 
 impl Default for Timeline {
@@ -40,14 +40,14 @@ impl Default for Timeline {
         Self {
             points: Vec::new(),
             least: 0.05,
-            last: Seen::default(),
+            last: RoundProgress::default(),
         }
     }
 }
 
 impl Timeline {
     /// Adds the state of a round that began after `before` of measured time.
-    pub fn watch(&mut self, before: Duration, seen: Seen) {
+    pub fn watch(&mut self, before: Duration, seen: RoundProgress) {
         let took = seen.elapsed.saturating_sub(self.last.elapsed).as_secs_f64();
         // The report at the end of a round comes at any time.
         if took < self.least {
@@ -67,7 +67,7 @@ impl Timeline {
 
     /// Ends a round: the next one counts from 0.
     pub fn next_round(&mut self) {
-        self.last = Seen::default();
+        self.last = RoundProgress::default();
     }
 
     /// The points, in the order of time.
@@ -107,11 +107,11 @@ mod tests {
     #[test]
     fn a_long_run_has_few_points_and_loses_nothing() {
         let mut timeline = Timeline::default();
-        for glance in 1..=200_000_u64 {
-            let seen = Seen {
-                elapsed: Duration::from_millis(100 * glance),
-                ops: 7 * glance,
-                failed: glance / 1000,
+        for sample in 1..=200_000_u64 {
+            let seen = RoundProgress {
+                elapsed: Duration::from_millis(100 * sample),
+                ops: 7 * sample,
+                failed: sample / 1000,
             };
             timeline.watch(Duration::ZERO, seen);
         }

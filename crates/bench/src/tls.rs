@@ -6,7 +6,7 @@ mod exchange;
 mod figures;
 mod follow;
 mod page;
-mod sheet;
+mod request_log;
 mod site;
 mod terms;
 mod text;
@@ -17,26 +17,26 @@ use std::time::Duration;
 use hsmux_token::{Error, Kind, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{self, Control, Ending, Load, Phase, Plan, Progress, Until};
+use crate::engine::{self, Ending, LoadModel, Phase, Plan, Progress, RunControl, Until};
 use crate::{Head, Measurement};
 
 use dial::Dialer;
 pub use figures::Figures;
-use sheet::Sheet;
-pub use sheet::Times;
+use request_log::RequestLog;
+pub use request_log::Times;
 use site::Site;
-pub use terms::{Offer, Seen, Trust, Version};
-use user::Visit;
+pub use terms::{Offer, TlsParameters, Trust, Version};
+use user::LoadContext;
 
 /// Options of the load.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct TlsOptions {
     /// `https://www.example.org/page.html`.
     pub url: String,
     /// Concurrent users; with a rate: the maximum number of concurrent connections.
     pub users: usize,
     /// The pace of a user's requests.
-    pub pace: Pace,
+    pub pace: RequestPace,
     /// The end of the measurement.
     pub extent: Extent,
     /// Requests a page's images, scripts and style sheets as well, and follows redirections, on the same site.
@@ -62,7 +62,7 @@ pub struct Options {
 /// The pace of a user's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Pace {
+pub enum RequestPace {
     /// After a random time up to this number of seconds (siege's delay). 0 is a burst (siege's benchmark mode).
     ThinkS(f64),
     /// Hits per second of all users, independent of earlier ones.
@@ -78,13 +78,13 @@ pub enum Extent {
     Hits(u64),
 }
 
-impl Options {
+impl TlsOptions {
     /// Defaults: 25 users for 30 seconds, with at most one second of thinking time.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
             users: 25,
-            pace: Pace::ThinkS(1.0),
+            pace: RequestPace::ThinkS(1.0),
             extent: Extent::Time(Duration::from_secs(30)),
             follow: false,
             resume: 0.0,
@@ -98,11 +98,11 @@ impl Options {
         }
     }
 
-    fn load(&self) -> Load {
+    fn load(&self) -> LoadModel {
         let workers = self.users;
         match self.pace {
-            Pace::ThinkS(_) => Load::Closed { workers },
-            Pace::PerSecond(per_second) => Load::Open {
+            RequestPace::ThinkS(_) => LoadModel::Closed { workers },
+            RequestPace::PerSecond(per_second) => LoadModel::Open {
                 per_second,
                 workers,
             },
@@ -128,10 +128,10 @@ impl Options {
             _ if !(0.0..=1.0).contains(&self.resume) => {
                 wrong(format!("{} is no share from 0 to 1", self.resume))
             }
-            Pace::ThinkS(time) if !(0.0..=86_400.0).contains(&time) => {
+            RequestPace::ThinkS(time) if !(0.0..=86_400.0).contains(&time) => {
                 wrong(format!("{time} s is no time to think"))
             }
-            Pace::PerSecond(rate) if rate.is_nan() || rate <= 0.0 => {
+            RequestPace::PerSecond(rate) if rate.is_nan() || rate <= 0.0 => {
                 wrong(format!("{rate} is no rate"))
             }
             _ => Ok(()),
@@ -144,7 +144,7 @@ const SPARE_FILES: u64 = 40;
 
 /// The result. Its JSON is described by `docs/bench-schema.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
+pub struct TlsReport {
     /// Command, time and machine.
     #[serde(flatten)]
     pub head: Head,
@@ -153,13 +153,13 @@ pub struct Report {
     /// Concurrent users.
     pub users: usize,
     /// The pace of a user's requests.
-    pub pace: Pace,
+    pub pace: RequestPace,
     /// Whether a page's resources were requested as well.
     pub follow: bool,
     /// The share of connections that offered an earlier session.
     pub resume: f64,
     /// The parameters of the first handshake.
-    pub tls: Seen,
+    pub tls: TlsParameters,
     /// Siege's twelve figures, for requests: a page and each of its resources.
     pub figures: Figures,
     /// Unfinished requests at the end, which no other figure includes.
@@ -172,7 +172,7 @@ pub struct Report {
 
 /// Measures. Errors of single hits are in the report; an error here means that nothing could be measured:
 /// the server is down, or its certificate is not trusted.
-pub fn run(options: &Options, control: Control<'_>) -> Result<Report> {
+pub fn run(options: &TlsOptions, control: RunControl<'_>) -> Result<TlsReport> {
     let (site, dialer) = open(options)?;
     let tls = dialer.probe(&site, options.timeout)?;
     let warming = |progress: &Progress| {
@@ -182,15 +182,15 @@ pub fn run(options: &Options, control: Control<'_>) -> Result<Report> {
         });
     };
     if !options.warm_up.is_zero() {
-        let control = Control {
+        let control = RunControl {
             progress: &warming,
             ..control
         };
         let until = Until::Elapsed(options.warm_up);
         measure(options, until, &site, &dialer, control);
     }
-    let (sheet, measurement) = measure(options, options.until(), &site, &dialer, control);
-    Ok(Report {
+    let (log, measurement) = measure(options, options.until(), &site, &dialer, control);
+    Ok(TlsReport {
         head: Head::now("tls"),
         url: options.url.clone(),
         users: options.users,
@@ -198,20 +198,20 @@ pub fn run(options: &Options, control: Control<'_>) -> Result<Report> {
         follow: options.follow,
         resume: options.resume,
         tls,
-        figures: sheet.figures(measurement.elapsed_s),
-        unfinished: sheet.unfinished(),
-        times: sheet.times(),
+        figures: log.figures(measurement.elapsed_s),
+        unfinished: log.unfinished(),
+        times: log.times(),
         measurement,
     })
 }
 
 /// Checks that the page exists, and that its server is trusted.
-pub(crate) fn answers(options: &Options) -> Result<Seen> {
+pub(crate) fn answers(options: &TlsOptions) -> Result<TlsParameters> {
     let (site, dialer) = open(options)?;
     dialer.probe(&site, options.timeout)
 }
 
-fn open(options: &Options) -> Result<(Site, Dialer)> {
+fn open(options: &TlsOptions) -> Result<(Site, Dialer)> {
     options.check()?;
     let site = Site::new(&options.url, options.connect.as_deref())?;
     let dialer = Dialer::new(&site, options)?;
@@ -219,17 +219,17 @@ fn open(options: &Options) -> Result<(Site, Dialer)> {
 }
 
 fn measure(
-    options: &Options,
+    options: &TlsOptions,
     until: Until,
     site: &Site,
     dialer: &Dialer,
-    control: Control<'_>,
-) -> (Sheet, Measurement) {
-    let visit = Visit {
+    control: RunControl<'_>,
+) -> (RequestLog, Measurement) {
+    let context = LoadContext {
         options,
         site,
         dialer,
-        sheet: Sheet::default(),
+        log: RequestLog::default(),
     };
     let plan = Plan {
         load: options.load(),
@@ -237,7 +237,7 @@ fn measure(
         warm_up: Duration::ZERO,
         processes: options.processes.clone(),
     };
-    let caller = |_| -> Box<dyn engine::Caller> { Box::new(visit.user()) };
+    let caller = |_| -> Box<dyn engine::AsyncCaller> { Box::new(context.user()) };
     let measurement = engine::measure_waiting(&plan, control, &caller, Ending::Cut);
-    (visit.sheet, measurement)
+    (context.log, measurement)
 }

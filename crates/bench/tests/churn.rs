@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use common::{fits_80_columns, keeps_schema};
-use hsmux_bench::churn::{Keyring, Part, Report, runs};
+use hsmux_bench::churn::{ChurnReport, Keyring, Part, runs};
 use hsmux_token::Result;
 
 #[test]
@@ -64,7 +64,7 @@ fn a_part_changes_keys_as_it_is_told() {
 }
 
 /// A report that survives a round trip.
-fn report() -> Report {
+fn report() -> ChurnReport {
     let found = |ratio: f64, failed: u64| {
         serde_json::json!({
             "per_second": 1000.0 * ratio, "ratio": ratio, "failed": failed,

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::quiet;
-use hsmux_bench::engine::{self, Caller, Check, Ending, Later};
-use hsmux_bench::{Control, Load, Phase, Plan, Progress, Until};
+use hsmux_bench::engine::{self, AsyncCaller, CallerFuture, Check, Ending};
+use hsmux_bench::{LoadModel, Phase, Plan, Progress, RunControl, Until};
 use hsmux_token::{Error, Result};
 
-fn plan(load: Load, until: Until) -> Plan {
+fn plan(load: LoadModel, until: Until) -> Plan {
     Plan {
         load,
         until,
@@ -22,7 +22,7 @@ fn plan(load: Load, until: Until) -> Plan {
 }
 
 fn closed(workers: usize, count: u64) -> Plan {
-    plan(Load::Closed { workers }, Until::Count(count))
+    plan(LoadModel::Closed { workers }, Until::Count(count))
 }
 
 #[test]
@@ -118,11 +118,11 @@ fn the_open_loop_counts_from_the_intended_start() {
         };
         engine::measure(&plan(load, Until::Count(100)), quiet(), &run, None)
     };
-    let open = measure(Load::Open {
+    let open = measure(LoadModel::Open {
         per_second: 200.0,
         workers: 1,
     });
-    let closed = measure(Load::Closed { workers: 1 });
+    let closed = measure(LoadModel::Closed { workers: 1 });
     let (open_us, closed_us) = (open.latency_us.unwrap(), closed.latency_us.unwrap());
     assert!(
         closed_us.p90 < 50_000.0 && closed_us.max >= 300_000.0,
@@ -139,7 +139,7 @@ fn the_open_loop_counts_from_the_intended_start() {
 
 #[test]
 fn the_open_loop_keeps_its_rate() {
-    let load = Load::Open {
+    let load = LoadModel::Open {
         per_second: 500.0,
         workers: 4,
     };
@@ -161,7 +161,7 @@ fn an_interruption_keeps_what_was_measured() {
             stop.store(true, Ordering::Relaxed);
         }
     };
-    let control = Control {
+    let control = RunControl {
         stop: &stop,
         progress: &progress,
     };
@@ -177,7 +177,7 @@ fn warm_up_and_progress_are_told_and_not_counted() {
     let seen = RefCell::new(Vec::new());
     let progress = |progress: &Progress| seen.borrow_mut().push(*progress);
     let never = AtomicBool::new(false);
-    let control = Control {
+    let control = RunControl {
         stop: &never,
         progress: &progress,
     };
@@ -236,7 +236,7 @@ fn a_process_that_works_is_on_the_bill_with_its_children() {
     let plan = Plan {
         processes: vec![child.id()],
         ..plan(
-            Load::Closed { workers: 1 },
+            LoadModel::Closed { workers: 1 },
             Until::Elapsed(Duration::from_millis(1500)),
         )
     };
@@ -263,15 +263,15 @@ fn a_process_that_works_is_on_the_bill_with_its_children() {
 }
 
 /// A caller that thinks and has a limited number of operations, or never ends.
-struct Person<'a> {
+struct SimulatedUser<'a> {
     thought: Duration,
     left: u64,
     stuck: bool,
     calls: &'a AtomicU64,
 }
 
-impl Caller for Person<'_> {
-    fn prepare(&mut self) -> Later<'_, ()> {
+impl AsyncCaller for SimulatedUser<'_> {
+    fn prepare(&mut self) -> CallerFuture<'_, ()> {
         Box::pin(async {})
     }
 
@@ -279,11 +279,11 @@ impl Caller for Person<'_> {
         self.left > 0
     }
 
-    fn think(&mut self) -> Later<'_, ()> {
+    fn think(&mut self) -> CallerFuture<'_, ()> {
         Box::pin(tokio::time::sleep(self.thought))
     }
 
-    fn call(&mut self) -> Later<'_, Result<Bytes>> {
+    fn call(&mut self) -> CallerFuture<'_, Result<Bytes>> {
         self.left -= 1;
         self.calls.fetch_add(1, Ordering::Relaxed);
         let stuck = self.stuck;
@@ -300,8 +300,8 @@ impl Caller for Person<'_> {
 fn callers_think_outside_the_latencies_and_end_when_they_have_done_enough() {
     let calls = AtomicU64::new(0);
     let thought = Duration::from_millis(300);
-    let person = |_| -> Box<dyn Caller> {
-        Box::new(Person {
+    let user = |_| -> Box<dyn AsyncCaller> {
+        Box::new(SimulatedUser {
             thought,
             left: 3,
             stuck: false,
@@ -309,7 +309,7 @@ fn callers_think_outside_the_latencies_and_end_when_they_have_done_enough() {
         })
     };
     let plan = closed(50, 1_000_000);
-    let found = engine::measure_waiting(&plan, quiet(), &person, Ending::Finish);
+    let found = engine::measure_waiting(&plan, quiet(), &user, Ending::Finish);
     assert_eq!((found.ops, calls.into_inner()), (150, 150));
     // The first thinking time may begin just before the clock.
     assert!(found.elapsed_s >= 0.8, "{}", found.elapsed_s);
@@ -320,8 +320,8 @@ fn callers_think_outside_the_latencies_and_end_when_they_have_done_enough() {
 #[test]
 fn what_is_under_way_at_the_end_is_given_up_where_it_is_to_be() {
     let calls = AtomicU64::new(0);
-    let person = |_| -> Box<dyn Caller> {
-        Box::new(Person {
+    let user = |_| -> Box<dyn AsyncCaller> {
+        Box::new(SimulatedUser {
             thought: Duration::ZERO,
             left: 1,
             stuck: true,
@@ -329,8 +329,8 @@ fn what_is_under_way_at_the_end_is_given_up_where_it_is_to_be() {
         })
     };
     let until = Until::Elapsed(Duration::from_millis(200));
-    let plan = plan(Load::Closed { workers: 1000 }, until);
-    let found = engine::measure_waiting(&plan, quiet(), &person, Ending::Cut);
+    let plan = plan(LoadModel::Closed { workers: 1000 }, until);
+    let found = engine::measure_waiting(&plan, quiet(), &user, Ending::Cut);
     assert!(calls.into_inner() > 0);
     assert_eq!((found.ops, found.failed), (0, 0));
     assert!(found.elapsed_s >= 0.2, "{}", found.elapsed_s);

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use common::{certificate, fits_80_columns, keeps_schema, quiet, tls_server};
-use hsmux_bench::http::{self, Options};
-use hsmux_bench::{Load, Until};
+use hsmux_bench::http::{self, HttpOptions};
+use hsmux_bench::{LoadModel, Until};
 use rustls::{ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
@@ -50,12 +50,12 @@ impl Server {
     }
 
     /// Options for this number of requests by four clients.
-    fn ask(&self, count: u64) -> Options {
-        Options {
-            load: Load::Closed { workers: 4 },
+    fn ask(&self, count: u64) -> HttpOptions {
+        HttpOptions {
+            load: LoadModel::Closed { workers: 4 },
             until: Until::Count(count),
             warm_up: Duration::ZERO,
-            ..Options::new(&self.url, "orders")
+            ..HttpOptions::new(&self.url, "orders")
         }
     }
 }
@@ -117,7 +117,7 @@ fn requests_are_counted_on_connections_that_are_kept() {
     // One more connection has prepared the ciphertexts.
     assert_eq!(server.connections.load(Relaxed), 5);
     let json = keeps_schema(&report);
-    let back: http::Report = serde_json::from_value(json).unwrap();
+    let back: http::HttpReport = serde_json::from_value(json).unwrap();
     assert_eq!((back.mix.as_str(), back.batch), ("encrypt=1,decrypt=1", 1));
     let text = report.to_string();
     for part in ["4 clients", "p99.9", "failed      0", "256 bytes"] {
@@ -232,11 +232,11 @@ fn what_cannot_be_measured_says_why() {
         error.contains("403") && error.contains("permission denied"),
         "{error}"
     );
-    let nobody = Options::new("unix:/nowhere/broker.sock", "orders");
+    let nobody = HttpOptions::new("unix:/nowhere/broker.sock", "orders");
     let error = http::run(&nobody, quiet()).unwrap_err().to_string();
     assert!(error.contains("not connected"), "{error}");
     let mut none = server.ask(10);
-    none.load = Load::Closed { workers: 0 };
+    none.load = LoadModel::Closed { workers: 0 };
     let error = http::run(&none, quiet()).unwrap_err().to_string();
     assert!(error.contains("at least 1"), "{error}");
 }
@@ -245,7 +245,7 @@ fn what_cannot_be_measured_says_why() {
 fn an_open_loop_starts_as_many_as_it_intends() {
     let server = Server::start(transit);
     let mut options = server.ask(0);
-    options.load = Load::Open {
+    options.load = LoadModel::Open {
         per_second: 200.0,
         workers: 4,
     };

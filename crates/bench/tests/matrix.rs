@@ -12,11 +12,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{certificate, fits_80_columns, keeps_schema, quiet};
-use hsmux_bench::Control;
-use hsmux_bench::matrix::{self, Options, Plan, Report};
+use hsmux_bench::RunControl;
+use hsmux_bench::matrix::{self, MatrixOptions, MatrixReport, Plan};
 
 /// Two kinds of key on 0 and 1 tokens, two loads each; `start` is their common command.
-fn table(folder: &Path, start: &str) -> Options {
+fn table(folder: &Path, start: &str) -> MatrixOptions {
     let (pem, key) = certificate(folder);
     let port = TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -36,7 +36,7 @@ fn table(folder: &Path, start: &str) -> Options {
          start = '''{start}'''\nready_within = \"20s\"\n"
     );
     fs::write(folder.join("table.toml"), text).unwrap();
-    Options {
+    MatrixOptions {
         plan: Plan::read(&folder.join("table.toml")).unwrap(),
         state: folder.join("state.json"),
         restart: false,
@@ -48,7 +48,7 @@ const SERVER: &str = "echo $HSMUX_KEY $HSMUX_HSMS $HSMUX_MODULE $HSMUX_PAGE >> s
     exec openssl s_server -accept PORT -cert PEM -key SECRET -www -quiet";
 
 /// The report, and the number of runs.
-fn run(options: &Options) -> (Report, usize) {
+fn run(options: &MatrixOptions) -> (MatrixReport, usize) {
     let runs = Count::new(0);
     let report = matrix::run(options, quiet(), &|_| runs.set(runs.get() + 1)).unwrap();
     (report, runs.get())
@@ -101,7 +101,7 @@ fn cells_are_measured_once_and_stand_beside_what_was_published() {
 
     let (again, runs) = run(&options);
     assert_eq!((runs, again.left), (0, 0));
-    let rates = |report: &Report| -> Vec<f64> {
+    let rates = |report: &MatrixReport| -> Vec<f64> {
         let figures = report.rows.iter().filter_map(|row| row.figures());
         figures.map(|figures| figures.rate_per_s).collect()
     };
@@ -122,11 +122,11 @@ fn an_interrupted_table_goes_on_where_it_was() {
     let mut options = table(folder.path(), SERVER);
     let stop = AtomicBool::new(false);
     let steps = Count::new(0);
-    let next = |_: &matrix::Step<'_>| {
+    let next = |_: &matrix::MatrixStep<'_>| {
         steps.set(steps.get() + 1);
         stop.store(steps.get() == 4, Relaxed);
     };
-    let control = Control {
+    let control = RunControl {
         stop: &stop,
         progress: &|_| {},
     };

@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use common::{Signer, fits_80_columns, keeps_schema, quiet};
 use hsmux_bench::compare::{self, Bound, Goal, Variant};
-use hsmux_bench::{Key, Latency, Load, Measurement, Process, Until, mechanism, scale, sign};
+use hsmux_bench::{
+    BenchKey, Latency, LoadModel, Measurement, Process, Until, mechanism, scale, sign,
+};
 use hsmux_token::{Token, Uri};
 
-fn options(signer: Signer, concurrency: usize, count: u64) -> sign::Options {
+fn options(signer: Signer, concurrency: usize, count: u64) -> sign::SignOptions {
     let token: Arc<dyn Token> = Arc::new(signer);
-    let key = Key::find(&*token, None).unwrap();
-    let mut options = sign::Options::new(token, "memory", key, concurrency, count);
+    let key = BenchKey::find(&*token, None).unwrap();
+    let mut options = sign::SignOptions::new(token, "memory", key, concurrency, count);
     options.warm_up = Duration::ZERO;
     options
 }
@@ -54,7 +56,7 @@ fn signatures_are_made_checked_and_reported() {
         ("CKM_ECDSA", 32, 256)
     );
     let json = keeps_schema(&report);
-    let back: sign::Report = serde_json::from_value(json).unwrap();
+    let back: sign::SignReport = serde_json::from_value(json).unwrap();
     assert_eq!(back.measurement.ops, 200);
     let text = report.to_string();
     for part in [
@@ -97,7 +99,7 @@ fn a_run_in_which_all_fails_is_still_a_report() {
         2,
         10,
     );
-    options.load = Load::Open {
+    options.load = LoadModel::Open {
         per_second: 1000.0,
         workers: 2,
     };
@@ -111,9 +113,12 @@ fn a_run_in_which_all_fails_is_still_a_report() {
 fn keys_and_mechanisms_are_found_by_name_or_refused_by_name() {
     let signer = Signer::new();
     let uri: Uri = "pkcs11:object=web;type=private".parse().unwrap();
-    assert_eq!(Key::find(&signer, Some(&uri)).unwrap().about.label, "web");
+    assert_eq!(
+        BenchKey::find(&signer, Some(&uri)).unwrap().about.label,
+        "web"
+    );
     let uri: Uri = "pkcs11:object=mail".parse().unwrap();
-    let missing = Key::find(&signer, Some(&uri)).unwrap_err().to_string();
+    let missing = BenchKey::find(&signer, Some(&uri)).unwrap_err().to_string();
     assert!(
         missing.contains("memory") && missing.contains("object=mail"),
         "{missing}"
@@ -144,7 +149,7 @@ fn keys_and_mechanisms_are_found_by_name_or_refused_by_name() {
 
 #[test]
 fn scaling_has_efficiency_and_a_page_of_its_own() {
-    let options = scale::Options {
+    let options = scale::ScaleOptions {
         title: "pool \"web\" <test>".into(),
         members: vec![4, 1, 2],
         published: None,
@@ -157,7 +162,7 @@ fn scaling_has_efficiency_and_a_page_of_its_own() {
         .iter()
         .map(|step| (step.members, step.efficiency));
     assert_eq!(steps.collect::<Vec<_>>(), [(1, 1.0), (2, 0.95), (4, 0.9)]);
-    report.events.push(scale::Event {
+    report.events.push(scale::ScaleEvent {
         members: 4,
         at_s: 0.1,
         what: "a worker is killed".into(),
@@ -191,7 +196,7 @@ fn scaling_has_efficiency_and_a_page_of_its_own() {
 
 #[test]
 fn scaling_has_the_published_curve_beside_it() {
-    let options = scale::Options {
+    let options = scale::ScaleOptions {
         title: "cards".into(),
         members: vec![1, 2, 3, 8],
         published: Some("rsa-2048"),
@@ -221,13 +226,13 @@ fn scaling_has_the_published_curve_beside_it() {
 
 #[test]
 fn scaling_refuses_what_makes_no_sense_and_says_where_it_failed() {
-    let none = scale::Options {
+    let none = scale::ScaleOptions {
         title: String::new(),
         members: vec![0],
         published: None,
     };
     scale::run(&none, &mut |_| unreachable!()).unwrap_err();
-    let two = scale::Options {
+    let two = scale::ScaleOptions {
         title: String::new(),
         members: vec![2],
         published: None,

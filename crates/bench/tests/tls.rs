@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use common::{fits_80_columns, keeps_schema, quiet, tls_server};
-use hsmux_bench::tls::{self, Extent, Options, Pace, Trust};
-use hsmux_bench::{Control, Progress};
+use hsmux_bench::tls::{self, Extent, RequestPace, TlsOptions, Trust};
+use hsmux_bench::{Progress, RunControl};
 use rustls::{ServerConnection, StreamOwned};
 
 /// A thread for each connection, until the test's process ends. With `stalls` only the first request gets an answer:
 /// the one that reads the handshake's parameters.
-fn serve(folder: &Path, stalls: bool) -> Options {
+fn serve(folder: &Path, stalls: bool) -> TlsOptions {
     let (pem, config) = tls_server(folder);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}/page", listener.local_addr().unwrap());
@@ -40,12 +40,12 @@ fn serve(folder: &Path, stalls: bool) -> Options {
             });
         }
     });
-    Options {
+    TlsOptions {
         users: 4,
-        pace: Pace::ThinkS(0.0),
+        pace: RequestPace::ThinkS(0.0),
         extent: Extent::Hits(10),
         trust: Trust::Roots(pem),
-        ..Options::new(url)
+        ..TlsOptions::new(url)
     }
 }
 
@@ -64,8 +64,11 @@ fn every_hit_is_a_connection_and_the_report_keeps_its_schema() {
     let (request, full) = (times.request_us.unwrap(), times.full_handshake_us.unwrap());
     assert!(request.max > full.min && times.resumed_handshake_us.is_none());
     let json = keeps_schema(&report);
-    let back: tls::Report = serde_json::from_value(json).unwrap();
-    assert_eq!((back.pace, back.figures), (Pace::ThinkS(0.0), *figures));
+    let back: tls::TlsReport = serde_json::from_value(json).unwrap();
+    assert_eq!(
+        (back.pace, back.figures),
+        (RequestPace::ThinkS(0.0), *figures)
+    );
     let text = report.to_string();
     for part in [
         "Availability",
@@ -83,7 +86,7 @@ fn every_hit_is_a_connection_and_the_report_keeps_its_schema() {
 #[test]
 fn a_share_of_connections_is_resumed() {
     let folder = tempfile::tempdir().unwrap();
-    let options = Options {
+    let options = TlsOptions {
         resume: 0.25,
         users: 1,
         extent: Extent::Hits(40),
@@ -100,7 +103,7 @@ fn a_share_of_connections_is_resumed() {
 #[test]
 fn hits_under_way_are_given_up_at_the_end() {
     let folder = tempfile::tempdir().unwrap();
-    let options = Options {
+    let options = TlsOptions {
         extent: Extent::Time(Duration::from_millis(500)),
         ..serve(folder.path(), true)
     };
@@ -117,7 +120,7 @@ fn hits_under_way_are_given_up_at_the_end() {
 #[test]
 fn a_hit_that_takes_too_long_has_failed() {
     let folder = tempfile::tempdir().unwrap();
-    let options = Options {
+    let options = TlsOptions {
         extent: Extent::Hits(1),
         timeout: Duration::from_secs(2),
         ..serve(folder.path(), true)
@@ -137,13 +140,13 @@ fn a_hit_that_takes_too_long_has_failed() {
 #[test]
 fn an_interruption_ends_what_waits() {
     let folder = tempfile::tempdir().unwrap();
-    let options = Options {
+    let options = TlsOptions {
         extent: Extent::Time(Duration::from_secs(3600)),
         timeout: Duration::from_secs(3600),
         ..serve(folder.path(), true)
     };
     let stop = AtomicBool::new(false);
-    let control = Control {
+    let control = RunControl {
         stop: &stop,
         progress: &|_: &Progress| stop.store(true, Relaxed),
     };
@@ -154,8 +157,8 @@ fn an_interruption_ends_what_waits() {
 
 #[test]
 fn what_cannot_be_measured_says_why() {
-    type Change = fn(&mut Options);
-    let nobody = Options::new("https://127.0.0.1:1/");
+    type Change = fn(&mut TlsOptions);
+    let nobody = TlsOptions::new("https://127.0.0.1:1/");
     let error = tls::run(&nobody, quiet()).unwrap_err().to_string();
     assert!(error.contains("not connected"), "{error}");
     let folder = tempfile::tempdir().unwrap();
@@ -165,7 +168,7 @@ fn what_cannot_be_measured_says_why() {
         ("open files", |options| options.users = usize::MAX / 2),
         ("no share", |options| options.resume = 1.5),
         ("no rate", |options| {
-            options.pace = Pace::PerSecond(f64::NAN);
+            options.pace = RequestPace::PerSecond(f64::NAN);
         }),
         ("certificate", |options| options.trust = Trust::System),
     ];

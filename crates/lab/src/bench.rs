@@ -61,13 +61,13 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Line {
+    struct BenchCli {
         #[command(subcommand)]
         bench: Bench,
     }
 
     fn parses(line: &str) -> bool {
-        Line::try_parse_from(line.split_whitespace()).is_ok()
+        BenchCli::try_parse_from(line.split_whitespace()).is_ok()
     }
 
     /// `scale` always measures the daemon, and `compare` the targets of `--of`: neither has another target.

@@ -30,13 +30,13 @@ struct Cli {
     #[command(flatten)]
     context: Context,
     #[command(subcommand)]
-    command: Command,
+    command: LabCommand,
 }
 
 #[derive(Subcommand, Debug)]
 // Only one exists, on the stack of `main`.
 #[allow(clippy::large_enum_variant)]
-enum Command {
+enum LabCommand {
     /// Measure signatures, scaling, services and web servers
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -72,10 +72,10 @@ impl Cli {
         sigpipe::reset();
         let context = &self.context;
         match self.command {
-            Command::Bench(command) => command.run(context),
-            Command::Vcard(command) => command.run(context),
-            Command::Completions(command) => command.run(context, Self::command()),
-            Command::Man(command) => command.run(context, Self::as_typed()),
+            LabCommand::Bench(command) => command.run(context),
+            LabCommand::Vcard(command) => command.run(context),
+            LabCommand::Completions(command) => command.run(context, Self::command()),
+            LabCommand::Man(command) => command.run(context, Self::as_typed()),
         }
     }
 

@@ -16,10 +16,10 @@ use crate::{output, progress};
 #[derive(Subcommand, Debug)]
 pub enum Vcard {
     /// Run virtual cards in separate readers, until Ctrl+C or the end of a command
-    Run(run::Run),
+    Run(run::RunCards),
     /// Show the running cards
     #[command(after_help = "Example:\n  hsmux vcard list")]
-    List(Place),
+    List(RunningCards),
     /// Pull a running card, plug it in, or order faults
     #[command(after_help = "Orders:\n  \
         unplug             leave its reader, even during a command\n  \
@@ -46,7 +46,7 @@ pub enum Vcard {
         #[arg(long, value_name = "INS", value_parser = byte)]
         ins: Option<u8>,
         #[command(flatten)]
-        place: Place,
+        running: RunningCards,
     },
     /// End or restart the pcscd of the running cards
     #[command(after_help = "Examples:\n  hsmux vcard pcscd stop\n  hsmux vcard pcscd start")]
@@ -55,7 +55,7 @@ pub enum Vcard {
         #[arg(value_enum)]
         act: Act,
         #[command(flatten)]
-        place: Place,
+        running: RunningCards,
     },
 }
 
@@ -69,7 +69,7 @@ pub enum Act {
 
 /// The folder of running cards.
 #[derive(Args, Debug)]
-pub struct Place {
+pub struct RunningCards {
     /// The folder of the cards, as `hsmux vcard run` prints it
     #[arg(long, env = run::FOLDER, value_name = "DIR")]
     folder: PathBuf,
@@ -77,26 +77,26 @@ pub struct Place {
 
 impl Vcard {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let (place, request) = match self {
+        let (running, request) = match self {
             Self::Run(command) => return command.run(context),
-            Self::List(place) => (place, Request::List),
+            Self::List(running) => (running, Request::List),
             Self::Fault {
                 card,
                 order,
                 times,
                 ins,
-                place,
+                running,
             } => {
                 let order = order.only(times, ins);
-                (place, Request::Card { card, order })
+                (running, Request::Card { card, order })
             }
-            Self::Pcscd { act, place } => match act {
-                Act::Stop => (place, Request::StopPcscd),
-                Act::Start => (place, Request::StartPcscd),
+            Self::Pcscd { act, running } => match act {
+                Act::Stop => (running, Request::StopPcscd),
+                Act::Start => (running, Request::StartPcscd),
             },
         };
         let waiting = progress::spinner("waiting for pcscd");
-        let cards = ask(&place.folder, &request);
+        let cards = ask(&running.folder, &request);
         waiting.finish_and_clear();
         show(context, &cards?)?;
         Ok(Exit::Done)

@@ -2,7 +2,7 @@ use std::fs;
 
 use hsmux_vcard::{Order, Timing};
 
-use crate::{Cards, Member, OPENSC, Program, Rig, Run, Setup, built};
+use crate::{Cards, MemberConfig, OPENSC, Program, Rig, Run, Setup, built};
 
 /// Virtual cards with the same keys, `ec` (P-256, id 10) and optionally `rsa` (2048 bits, id 11),
 /// and a daemon over OpenSC's module with each card as a member.
@@ -66,7 +66,7 @@ impl CardPool {
         };
         fs::write(&file, format!("app default {{ {ignored} }}\n")).expect("write it");
         self.rig.write_pin(&serial, Cards::PIN);
-        self.rig.config.members.push(Member {
+        self.rig.config.members.push(MemberConfig {
             module: OPENSC.into(),
             uri: format!("pkcs11:serial={serial}"),
             more: format!("env = {{ OPENSC_CONF = '{}' }}", file.display()),

@@ -5,7 +5,7 @@ use crate::SOFTHSM;
 
 /// A configuration for `hsmux.toml`; its parts are lines of their tables.
 #[derive(Clone)]
-pub struct Config {
+pub struct PoolConfig {
     /// Further lines of `[pool]`, besides label and deadline.
     pub pool: String,
     /// Further lines of `[daemon]`, besides socket and mode, including the PIN.
@@ -13,12 +13,12 @@ pub struct Config {
     /// Lines of `[module]`.
     pub module: String,
     /// The members.
-    pub members: Vec<Member>,
+    pub members: Vec<MemberConfig>,
 }
 
 /// One `[[token]]`.
 #[derive(Clone)]
-pub struct Member {
+pub struct MemberConfig {
     /// The vendor's module.
     pub module: PathBuf,
     /// The token's label, and the name of the file with its PIN.
@@ -29,7 +29,7 @@ pub struct Member {
     pub more: String,
 }
 
-impl Member {
+impl MemberConfig {
     /// A SoftHSM token.
     pub fn softhsm(label: &str) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl Member {
     }
 }
 
-impl std::fmt::Display for Config {
+impl std::fmt::Display for PoolConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self {
             pool,
@@ -60,7 +60,7 @@ impl std::fmt::Display for Config {
         writeln!(f, "[daemon]\nsocket = \"hsmux.sock\"\nmode = \"0600\"")?;
         writeln!(f, "{daemon}")?;
         writeln!(f, "[module]\n{module}")?;
-        for Member {
+        for MemberConfig {
             module,
             label,
             uri,

@@ -5,22 +5,22 @@ use std::thread::{self, JoinHandle};
 use crate::{Finished, PATIENCE, Run, until};
 
 /// Callers that repeat a program until they are stopped or dropped.
-pub struct Load {
-    shared: Arc<Shared>,
+pub struct BackgroundLoad {
+    shared: Arc<LoadState>,
     callers: Vec<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct LoadState {
     stop: AtomicBool,
     done: AtomicU64,
     failed: Mutex<Vec<Finished>>,
 }
 
-impl Load {
+impl BackgroundLoad {
     /// Starts this number of callers of `ask`.
     pub fn start(callers: usize, ask: impl Fn() -> Run + Clone + Send + 'static) -> Self {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(LoadState::default());
         let caller = |_| {
             let (shared, ask) = (Arc::clone(&shared), ask.clone());
             thread::spawn(move || shared.run(ask))
@@ -70,7 +70,7 @@ impl Load {
     }
 }
 
-impl Shared {
+impl LoadState {
     fn run(&self, ask: impl Fn() -> Run) {
         while !self.stop.load(Ordering::Relaxed) {
             let finished = ask().finish();
@@ -82,7 +82,7 @@ impl Shared {
     }
 }
 
-impl Drop for Load {
+impl Drop for BackgroundLoad {
     fn drop(&mut self) {
         self.end();
     }

@@ -6,8 +6,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
-    Config, Keys, Member, PATIENCE, Process, Program, Run, SOFTHSM, SoftHsm, StandIn, built,
-    running, until,
+    MemberConfig, PATIENCE, PoolConfig, Process, Program, Run, SOFTHSM, SoftHsm, StandIn, TestKeys,
+    built, running, until,
 };
 
 /// A program's way to its token.
@@ -23,16 +23,16 @@ pub enum Setup {
     Threadless,
 }
 
-/// A temporary folder with tokens `hsm1`, `hsm2`, ... that hold the same [`Keys`], a configuration, and a daemon
+/// A temporary folder with tokens `hsm1`, `hsm2`, ... that hold the same [`TestKeys`], a configuration, and a daemon
 /// if the set-up has one.
 pub struct Rig {
     setup: Setup,
     /// The tokens.
     pub softhsm: SoftHsm,
     /// The keys of every token.
-    pub keys: Keys,
+    pub keys: TestKeys,
     /// The contents of `hsmux.toml`; see [`Rig::write_config`].
-    pub config: Config,
+    pub config: PoolConfig,
     /// The daemon, once started. It ends before the folder is removed.
     pub daemon: Option<Process>,
     folder: TempDir,
@@ -55,7 +55,7 @@ impl Rig {
     pub fn prepare(setup: Setup, members: usize) -> Self {
         let mut rig = Self::empty(setup, members);
         if members > 0 {
-            rig.keys = Keys::new(&rig.path("keys"));
+            rig.keys = TestKeys::new(&rig.path("keys"));
         }
         for member in &rig.config.members {
             rig.softhsm.import(&member.label, &rig.keys);
@@ -72,8 +72,8 @@ impl Rig {
         let softhsm = SoftHsm::new(folder.path());
         let labels: Vec<_> = (1..=members).map(|n| format!("hsm{n}")).collect();
         let member = |label: &String| match setup {
-            Setup::Threadless => Member::softhsm(label).with("isolation = \"thread\""),
-            _ => Member::softhsm(label),
+            Setup::Threadless => MemberConfig::softhsm(label).with("isolation = \"thread\""),
+            _ => MemberConfig::softhsm(label),
         };
         let mode = match setup {
             Setup::Embedded | Setup::Threadless => "embedded",
@@ -82,8 +82,8 @@ impl Rig {
         let rig = Self {
             setup,
             softhsm,
-            keys: Keys::none(),
-            config: Config {
+            keys: TestKeys::none(),
+            config: PoolConfig {
                 pool: "deadline = \"60s\"".to_owned(),
                 daemon: "pin = { file = \"pool.pin\" }\n".to_owned(),
                 module: format!("mode = \"{mode}\""),

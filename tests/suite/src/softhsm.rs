@@ -56,7 +56,7 @@ impl SoftHsm {
     }
 
     /// Imports all of `keys` into a token.
-    pub fn import(&self, label: &str, keys: &Keys) {
+    pub fn import(&self, label: &str, keys: &TestKeys) {
         let pin = Self::pin(label);
         for (name, id) in [("rsa", "01"), ("ec", "02")] {
             self.util(&format!(
@@ -128,11 +128,11 @@ impl SoftHsm {
 
 /// Keys created outside, for import into several tokens: `rsa` (2048 bits, id 01), `ec` (P-256, id 02)
 /// with certificates, and `aes` (256 bits, id 03).
-pub struct Keys {
+pub struct TestKeys {
     folder: PathBuf,
 }
 
-impl Keys {
+impl TestKeys {
     /// Creates new keys.
     pub fn new(folder: &Path) -> Self {
         fs::create_dir_all(folder).expect("make the folder of keys");

@@ -3,7 +3,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::{Member, Program, built};
+use crate::{MemberConfig, Program, built};
 
 /// The stand-in for a vendor's module (`tests/standin`): a copy with its own control file,
 /// by which tests set service times and faults while it runs.
@@ -36,10 +36,10 @@ impl StandIn {
     }
 
     /// Its tokens as members of a pool.
-    pub fn members(&self) -> impl Iterator<Item = Member> {
-        self.tokens.keys().map(|label| Member {
+    pub fn members(&self) -> impl Iterator<Item = MemberConfig> {
+        self.tokens.keys().map(|label| MemberConfig {
             module: self.module.clone(),
-            ..Member::softhsm(label)
+            ..MemberConfig::softhsm(label)
         })
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use hsmux_token::{Error, Kind, ck, rv_name};
 use serde::{Deserialize, Serialize};
 
-use super::state::{Count, State};
+use super::state::{BurnInState, Count};
 
 /// The result of a test.
 pub enum Verdict {
@@ -20,7 +20,7 @@ pub enum Verdict {
 
 /// Failed tests of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failure {
+pub struct FailureGroup {
     /// `wrong signature`, the vendor's code (`CKR_DEVICE_ERROR`), or hsmux's kind (`Deadline`).
     pub kind: String,
     /// Their number.
@@ -48,7 +48,7 @@ const KINDS: usize = 20;
 /// All counts. Readers do not delay callers.
 pub struct Ledger {
     tokens: Vec<Tally>,
-    failures: Mutex<Vec<Failure>>,
+    failures: Mutex<Vec<FailureGroup>>,
 }
 
 struct Tally {
@@ -60,7 +60,7 @@ struct Tally {
 
 impl Ledger {
     /// Continues the counts of earlier runs.
-    pub fn resume(state: &State) -> Self {
+    pub fn resume(state: &BurnInState) -> Self {
         let tally = |count: &Count| Tally {
             name: count.name.clone(),
             passed: count.passed.into(),
@@ -109,7 +109,7 @@ impl Ledger {
     }
 
     /// Writes the counts into the state.
-    pub fn copy_to(&self, state: &mut State) {
+    pub fn copy_to(&self, state: &mut BurnInState) {
         for (count, tally) in state.counts.iter_mut().zip(&self.tokens) {
             count.passed = tally.passed.load(Relaxed);
             count.failed = tally.failed.load(Relaxed);
@@ -120,11 +120,11 @@ impl Ledger {
     }
 }
 
-fn of_kind(failures: &mut Vec<Failure>, kind: String) -> &mut Failure {
+fn of_kind(failures: &mut Vec<FailureGroup>, kind: String) -> &mut FailureGroup {
     let known = failures.iter().position(|failure| failure.kind == kind);
     let at = known.unwrap_or_else(|| {
         if failures.len() < KINDS {
-            failures.push(Failure {
+            failures.push(FailureGroup {
                 kind,
                 count: 0,
                 examples: Vec::new(),

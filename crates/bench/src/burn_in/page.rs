@@ -1,16 +1,16 @@
 //! The burn-in as a page of charts and tables.
 
-use super::text::{HELD, TOKEN};
-use super::{Held, Report, Served};
+use super::text::{MEMORY, TOKEN};
+use super::{BurnInReport, ProcessMemory, TokenCounts};
 use crate::format::count;
 use crate::report::cells;
-use crate::report::chart::{Chart, Ink, Line, Style};
+use crate::report::chart::{Chart, ChartSeries, Ink, Style};
 use crate::report::page::Page;
 
 /// Processes in the chart of memory: those with the most.
 const DRAWN: [Ink; 4] = [Ink::Measured, Ink::Published, Ink::PublishedToo, Ink::Event];
 
-impl Report {
+impl BurnInReport {
     /// One self-contained HTML file; charts are inline SVG.
     pub fn html(&self) -> String {
         let mut page = Page::new(&self.title(), &self.head.when_and_where());
@@ -26,7 +26,7 @@ impl Report {
             "Signatures of each token, for each second of the run.",
         );
         page.chart(&self.by_token());
-        page.table(TOKEN, self.tokens.iter().map(Served::cells));
+        page.table(TOKEN, self.tokens.iter().map(TokenCounts::cells));
         self.tell_failures(&mut page);
         page.section(
             "Memory",
@@ -34,7 +34,7 @@ impl Report {
              without the first tenth of the time, with its uncertainty (95 %).",
         );
         page.chart(&self.memory_chart());
-        page.table(HELD, self.memory.iter().map(Held::cells));
+        page.table(MEMORY, self.memory.iter().map(ProcessMemory::cells));
         if !self.reference.is_empty() {
             let remarks: Vec<String> = cells::remarks(&self.reference).collect();
             let about = format!("SmartCard-HSMs, other hardware. {}", remarks.join(" "));
@@ -48,11 +48,14 @@ impl Report {
     }
 
     fn rate(&self) -> Chart<'static> {
-        let points = self.course.iter().map(|pace| (pace.at_s, pace.per_second));
+        let points = self
+            .course
+            .iter()
+            .map(|point| (point.at_s, point.per_second));
         Chart {
             x: "seconds",
             y: "tests per second",
-            lines: vec![Line::new(
+            lines: vec![ChartSeries::new(
                 "measured",
                 Ink::Measured,
                 points.collect(),
@@ -69,7 +72,7 @@ impl Report {
         Chart {
             x: "token, in the order of the table",
             y: "signatures per second",
-            lines: vec![Line::new(
+            lines: vec![ChartSeries::new(
                 "measured",
                 Ink::Measured,
                 numbered.collect(),
@@ -81,12 +84,12 @@ impl Report {
     }
 
     fn memory_chart(&self) -> Chart<'static> {
-        let mut held: Vec<&Held> = self.memory.iter().collect();
-        held.sort_by_key(|held| std::cmp::Reverse(held.peak_bytes));
-        let lines = held.into_iter().zip(DRAWN).map(|(held, ink)| {
-            let megabytes = held.samples.iter().map(|(at, bytes)| (*at, bytes / 1e6));
-            let name = format!("{} ({})", held.name, held.pid);
-            Line::new(&name, ink, megabytes.collect(), Style::Plain)
+        let mut processes: Vec<&ProcessMemory> = self.memory.iter().collect();
+        processes.sort_by_key(|process| std::cmp::Reverse(process.peak_bytes));
+        let lines = processes.into_iter().zip(DRAWN).map(|(process, ink)| {
+            let megabytes = process.samples.iter().map(|(at, bytes)| (*at, bytes / 1e6));
+            let name = format!("{} ({})", process.name, process.pid);
+            ChartSeries::new(&name, ink, megabytes.collect(), Style::Plain)
         });
         Chart {
             x: "seconds",

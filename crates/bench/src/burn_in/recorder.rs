@@ -8,40 +8,44 @@ use std::time::Duration;
 use hsmux_token::Result;
 
 use super::ledger::Ledger;
-use super::state::{Share, State};
-use super::{Behind, Look, Options};
+use super::state::{BurnInState, Share};
+use super::{BurnInOptions, PoolCounts, PoolCountsQuery};
 use crate::memory::Memory;
 
 /// Writes the state file of a run.
 pub struct Recorder<'a> {
-    options: &'a Options,
+    options: &'a BurnInOptions,
     ledger: &'a Ledger,
     /// The time of earlier runs.
     before: Duration,
-    inner: RefCell<Inner<'a>>,
+    inner: RefCell<RecorderState<'a>>,
 }
 
-struct Inner<'a> {
-    state: State,
+struct RecorderState<'a> {
+    state: BurnInState,
     memory: Memory,
-    shares: Shares<'a>,
+    shares: MemberShares<'a>,
     saved: Duration,
 }
 
 impl<'a> Recorder<'a> {
     /// Starts a run; fails if the state cannot be written.
-    pub fn begin(mut state: State, ledger: &'a Ledger, options: &'a Options) -> Result<Self> {
+    pub fn begin(
+        mut state: BurnInState,
+        ledger: &'a Ledger,
+        options: &'a BurnInOptions,
+    ) -> Result<Self> {
         state.runs += 1;
         let mut memory = Memory::resume(std::mem::take(&mut state.memory), &options.processes);
-        let mut shares = Shares::new(options.look.as_deref());
-        shares.look(&mut state, &mut memory);
+        let mut shares = MemberShares::new(options.pool_counts.as_deref());
+        shares.update(&mut state, &mut memory);
         let before = Duration::try_from_secs_f64(state.elapsed_s).unwrap_or_default();
         state.write(&options.state)?;
         Ok(Self {
             options,
             ledger,
             before,
-            inner: RefCell::new(Inner {
+            inner: RefCell::new(RecorderState {
                 state,
                 memory,
                 shares,
@@ -51,7 +55,7 @@ impl<'a> Recorder<'a> {
     }
 
     /// Samples and saves after `elapsed` of this run; returns the time of all runs.
-    pub fn glance(&self, elapsed: Duration) -> Duration {
+    pub fn record(&self, elapsed: Duration) -> Duration {
         let inner = &mut *self.inner.borrow_mut();
         self.sample(inner, elapsed);
         if elapsed.saturating_sub(inner.saved) >= self.options.save_every {
@@ -63,19 +67,19 @@ impl<'a> Recorder<'a> {
     }
 
     /// Ends the run after `elapsed`.
-    pub fn end(self, elapsed: Duration) -> Result<State> {
+    pub fn end(self, elapsed: Duration) -> Result<BurnInState> {
         let mut inner = self.inner.borrow_mut();
         self.sample(&mut inner, elapsed);
         self.save(&mut inner)?;
         drop(inner);
-        let Inner {
+        let RecorderState {
             mut state, memory, ..
         } = self.inner.into_inner();
-        state.memory = memory.held;
+        state.memory = memory.samples;
         Ok(state)
     }
 
-    fn sample(&self, inner: &mut Inner<'_>, elapsed: Duration) {
+    fn sample(&self, inner: &mut RecorderState<'_>, elapsed: Duration) {
         let at_s = (self.before + elapsed).as_secs_f64();
         inner.memory.sample(at_s);
         let course = &mut inner.state.course;
@@ -83,32 +87,32 @@ impl<'a> Recorder<'a> {
         inner.state.elapsed_s = at_s;
     }
 
-    fn save(&self, inner: &mut Inner<'_>) -> Result<()> {
+    fn save(&self, inner: &mut RecorderState<'_>) -> Result<()> {
         self.ledger.copy_to(&mut inner.state);
-        inner.shares.look(&mut inner.state, &mut inner.memory);
+        inner.shares.update(&mut inner.state, &mut inner.memory);
         // Swapped, not copied: copies would grow with the run and appear in its memory.
-        swap(&mut inner.state.memory, &mut inner.memory.held);
+        swap(&mut inner.state.memory, &mut inner.memory.samples);
         let written = inner.state.write(&self.options.state);
-        swap(&mut inner.state.memory, &mut inner.memory.held);
+        swap(&mut inner.state.memory, &mut inner.memory.samples);
         written
     }
 }
 
 /// The members' work, from counters that restart with each daemon.
-struct Shares<'a> {
-    look: Option<&'a Look>,
+struct MemberShares<'a> {
+    query: Option<&'a PoolCountsQuery>,
     last: BTreeMap<String, [u64; 2]>,
 }
 
-impl<'a> Shares<'a> {
-    fn new(look: Option<&'a Look>) -> Self {
+impl<'a> MemberShares<'a> {
+    fn new(query: Option<&'a PoolCountsQuery>) -> Self {
         let last = BTreeMap::new();
-        Self { look, last }
+        Self { query, last }
     }
 
     /// Adds the members' work since the last query. The first query only sets the start.
-    fn look(&mut self, state: &mut State, memory: &mut Memory) {
-        let Some(Behind { members, processes }) = self.look.and_then(|look| look()) else {
+    fn update(&mut self, state: &mut BurnInState, memory: &mut Memory) {
+        let Some(PoolCounts { members, processes }) = self.query.and_then(|query| query()) else {
             return;
         };
         memory.adopt(&processes);

@@ -2,15 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::state::{Count, Share, State};
-use super::{Failure, Options};
+use super::state::{BurnInState, Count, Share};
+use super::{BurnInOptions, FailureGroup};
 use crate::slope::Slope;
-use crate::target::About;
+use crate::target::KeyDescription;
 use crate::{Head, ScalingRow, memory, reference};
 
 /// The results of all runs. Its JSON is described by `docs/bench-schema.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
+pub struct BurnInReport {
     /// Command, time of the end, and the machine of the last run.
     #[serde(flatten)]
     pub head: Head,
@@ -19,7 +19,7 @@ pub struct Report {
     /// The tested pool or tokens.
     pub target: String,
     /// The key.
-    pub key: About,
+    pub key: KeyDescription,
     /// `CKM_SHA256_RSA_PKCS`.
     pub mechanism: String,
     /// Length of the signed data in bytes.
@@ -41,24 +41,24 @@ pub struct Report {
     /// Number of runs.
     pub runs: u32,
     /// The results of each token.
-    pub tokens: Vec<Served>,
+    pub tokens: Vec<TokenCounts>,
     /// The token with the highest rate, if there are several.
     pub fastest: Option<String>,
     /// The token with the lowest rate, if there are several.
     pub slowest: Option<String>,
     /// Failed tests by kind, the most frequent first.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<FailureGroup>,
     /// Memory of every process involved.
-    pub memory: Vec<Held>,
+    pub memory: Vec<ProcessMemory>,
     /// The rate over time.
-    pub course: Vec<Pace>,
+    pub course: Vec<RatePoint>,
     /// Published figures of SmartCard-HSMs with keys of this kind.
     pub reference: Vec<ScalingRow>,
 }
 
 /// The results of one token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Served {
+pub struct TokenCounts {
     /// Its name.
     pub name: String,
     /// Its signatures. A pool's count includes the proofs of its members.
@@ -73,7 +73,7 @@ pub struct Served {
 
 /// The memory of one process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Held {
+pub struct ProcessMemory {
     /// Its process id.
     pub pid: u32,
     /// Its command line, shortened.
@@ -92,14 +92,14 @@ pub struct Held {
 
 /// The rate in an interval of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Pace {
+pub struct RatePoint {
     /// End of the interval, in seconds of the run.
     pub at_s: f64,
     /// Finished tests per second.
     pub per_second: f64,
 }
 
-impl Report {
+impl BurnInReport {
     /// Whether every test was done, and passed.
     pub fn is_clean(&self) -> bool {
         self.is_finished() && self.failed == 0 && self.wrong == 0
@@ -111,14 +111,15 @@ impl Report {
     }
 
     /// Processes whose memory grows.
-    pub fn growing(&self) -> impl Iterator<Item = &Held> {
-        self.memory.iter().filter(|held| {
-            held.slope
+    pub fn growing(&self) -> impl Iterator<Item = &ProcessMemory> {
+        self.memory.iter().filter(|process| {
+            process
+                .slope
                 .is_some_and(|slope| !slope.zero && slope.per_hour > 0.0)
         })
     }
 
-    pub(super) fn new(state: &State, options: &Options) -> Self {
+    pub(super) fn new(state: &BurnInState, options: &BurnInOptions) -> Self {
         let total = |of: fn(&Count) -> u64| state.counts.iter().map(of).sum::<u64>();
         let passed = total(|count| count.passed);
         let (failed, wrong) = (total(|count| count.failed), total(|count| count.wrong));
@@ -129,14 +130,14 @@ impl Report {
                 0.0
             }
         };
-        let tokens: Vec<Served> = if state.members.is_empty() {
-            state.counts.iter().map(Served::driven).collect()
+        let tokens: Vec<TokenCounts> = if state.members.is_empty() {
+            state.counts.iter().map(TokenCounts::of_token).collect()
         } else {
-            state.members.iter().map(Served::behind).collect()
+            state.members.iter().map(TokenCounts::of_member).collect()
         };
-        let tokens: Vec<Served> = tokens
+        let tokens: Vec<TokenCounts> = tokens
             .into_iter()
-            .map(|token| Served {
+            .map(|token| TokenCounts {
                 per_second: per_second(token.served),
                 ..token
             })
@@ -165,8 +166,8 @@ impl Report {
             fastest,
             slowest,
             failures,
-            memory: state.memory.iter().map(Held::of).collect(),
-            course: course(state.course.points()),
+            memory: state.memory.iter().map(ProcessMemory::of).collect(),
+            course: rate_over_time(state.course.points()),
             reference: reference::scaling()
                 .into_iter()
                 .filter(|row| Some(row.key.as_str()) == kind)
@@ -175,8 +176,8 @@ impl Report {
     }
 }
 
-impl Served {
-    fn driven(count: &Count) -> Self {
+impl TokenCounts {
+    fn of_token(count: &Count) -> Self {
         Self {
             name: count.name.clone(),
             served: count.passed + count.wrong,
@@ -186,7 +187,7 @@ impl Served {
         }
     }
 
-    fn behind(share: &Share) -> Self {
+    fn of_member(share: &Share) -> Self {
         Self {
             name: share.name.clone(),
             served: share.served,
@@ -197,16 +198,16 @@ impl Served {
     }
 }
 
-impl Held {
-    fn of(held: &memory::Held) -> Self {
-        let samples = held.series.points();
+impl ProcessMemory {
+    fn of(process: &memory::MemorySamples) -> Self {
+        let samples = process.series.points();
         let bytes = |sample: Option<&(f64, f64)>| sample.map_or(0.0, |sample| sample.1);
         Self {
-            pid: held.pid,
-            name: held.name.clone(),
+            pid: process.pid,
+            name: process.name.clone(),
             first_bytes: bytes(samples.first()),
             last_bytes: bytes(samples.last()),
-            peak_bytes: held.peak_bytes,
+            peak_bytes: process.peak_bytes,
             slope: Slope::of(samples),
             samples: samples.to_vec(),
         }
@@ -214,22 +215,22 @@ impl Held {
 }
 
 /// The names of the slowest and the fastest of several.
-fn extremes(tokens: &[Served]) -> (Option<String>, Option<String>) {
+fn extremes(tokens: &[TokenCounts]) -> (Option<String>, Option<String>) {
     if tokens.len() < 2 {
         return (None, None);
     }
-    let by_rate = |a: &&Served, b: &&Served| a.per_second.total_cmp(&b.per_second);
-    let name = |token: Option<&Served>| token.map(|token| token.name.clone());
+    let by_rate = |a: &&TokenCounts, b: &&TokenCounts| a.per_second.total_cmp(&b.per_second);
+    let name = |token: Option<&TokenCounts>| token.map(|token| token.name.clone());
     (
         name(tokens.iter().min_by(by_rate)),
         name(tokens.iter().max_by(by_rate)),
     )
 }
 
-fn course(performed: &[(f64, f64)]) -> Vec<Pace> {
+fn rate_over_time(performed: &[(f64, f64)]) -> Vec<RatePoint> {
     let rate = |pair: &[(f64, f64)]| {
         let (took, done) = (pair[1].0 - pair[0].0, pair[1].1 - pair[0].1);
-        Pace {
+        RatePoint {
             at_s: pair[1].0,
             per_second: done / took,
         }

@@ -7,10 +7,10 @@ use std::path::Path;
 use hsmux_token::{Error, Kind, Mechanism, Result};
 use serde::{Deserialize, Serialize};
 
-use super::{Failure, Options};
-use crate::memory::Held;
+use super::{BurnInOptions, FailureGroup};
+use crate::memory::MemorySamples;
 use crate::series::Series;
-use crate::target::About;
+use crate::target::KeyDescription;
 
 /// The version of the format; others are refused.
 const FORM: &str = "hsmux-burn-in/1";
@@ -18,7 +18,7 @@ const FORM: &str = "hsmux-burn-in/1";
 /// The contents of a state file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct State {
+pub struct BurnInState {
     form: String,
     /// What is tested.
     pub subject: Subject,
@@ -28,16 +28,16 @@ pub struct State {
     pub runs: u32,
     /// Time of all runs.
     pub elapsed_s: f64,
-    /// The counts of the driven tokens, in their order.
+    /// The counts of the tested tokens, in their order.
     pub counts: Vec<Count>,
     /// The work of the members behind a pool.
     pub members: Vec<Share>,
     /// Failed tests.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<FailureGroup>,
     /// Finished tests over the time of the run.
     pub course: Series,
     /// Memory of the processes.
-    pub memory: Vec<Held>,
+    pub memory: Vec<MemorySamples>,
 }
 
 /// The subject of the tests; only a run with the same subject may continue.
@@ -46,10 +46,10 @@ pub struct State {
 pub struct Subject {
     /// The name in the options.
     pub target: String,
-    /// The driven tokens.
+    /// The tested tokens.
     pub tokens: Vec<String>,
     /// The key's description.
-    pub key: About,
+    pub key: KeyDescription,
     /// The key's identifier ([`hsmux_token::ObjectId`]).
     pub key_id: String,
     /// `CKM_ECDSA`.
@@ -58,7 +58,7 @@ pub struct Subject {
     pub data_len: usize,
 }
 
-/// Tests of a driven token.
+/// Tests of a token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
     pub name: String,
@@ -76,13 +76,13 @@ pub struct Share {
 }
 
 /// Reads the file, or starts a new burn-in.
-pub fn open(options: &Options, mechanism: &Mechanism) -> Result<State> {
+pub fn open(options: &BurnInOptions, mechanism: &Mechanism) -> Result<BurnInState> {
     let subject = Subject::of(options, mechanism);
     if options.restart {
-        return Ok(State::new(subject));
+        return Ok(BurnInState::new(subject));
     }
-    let Some(state) = State::read(&options.state)? else {
-        return Ok(State::new(subject));
+    let Some(state) = BurnInState::read(&options.state)? else {
+        return Ok(BurnInState::new(subject));
     };
     match state.subject.difference(&subject) {
         None => Ok(state),
@@ -96,7 +96,7 @@ pub fn open(options: &Options, mechanism: &Mechanism) -> Result<State> {
     }
 }
 
-impl State {
+impl BurnInState {
     fn new(subject: Subject) -> Self {
         let count = |name: &String| Count {
             name: name.clone(),
@@ -142,8 +142,8 @@ impl State {
 }
 
 impl Subject {
-    fn of(options: &Options, mechanism: &Mechanism) -> Self {
-        let name = |driven: &super::Driven| driven.name.clone();
+    fn of(options: &BurnInOptions, mechanism: &Mechanism) -> Self {
+        let name = |named_token: &super::NamedToken| named_token.name.clone();
         Self {
             target: options.name.clone(),
             tokens: options.tokens.iter().map(name).collect(),

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Held, Report, Served};
+use super::{BurnInReport, ProcessMemory, TokenCounts};
 use crate::format::{bytes, count, lines, rate, table, whole};
 use crate::report::cells;
 use crate::slope::Slope;
 
-impl fmt::Display for Report {
+impl fmt::Display for BurnInReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", lines(&self.title()))?;
         let (target, callers) = (&self.target, self.callers);
@@ -30,10 +30,10 @@ impl fmt::Display for Report {
         if !self.failures.is_empty() {
             writeln!(f)?;
         }
-        let tokens = self.tokens.iter().map(Served::cells);
+        let tokens = self.tokens.iter().map(TokenCounts::cells);
         writeln!(f, "{}\n", table(TOKEN, tokens))?;
-        let processes = self.memory.iter().map(Held::cells);
-        writeln!(f, "{}", table(HELD, processes))?;
+        let processes = self.memory.iter().map(ProcessMemory::cells);
+        writeln!(f, "{}", table(MEMORY, processes))?;
         if !self.reference.is_empty() {
             let heading = "Published: SmartCard-HSMs (other hardware, for reference)";
             let rows = self.reference.iter().map(cells::published);
@@ -43,7 +43,7 @@ impl fmt::Display for Report {
     }
 }
 
-impl Report {
+impl BurnInReport {
     pub(super) fn title(&self) -> String {
         let (key, len) = (&self.key, self.data_len);
         format!("burn-in of {} by {key}, over {len} bytes", self.mechanism)
@@ -86,11 +86,11 @@ impl Report {
         let judged = self
             .memory
             .iter()
-            .filter(|held| held.slope.is_some())
+            .filter(|process| process.slope.is_some())
             .count();
         let growing: Vec<String> = self
             .growing()
-            .map(|held| format!("{} {}", held.name, slope(held.slope)))
+            .map(|process| format!("{} {}", process.name, slope(process.slope)))
             .collect();
         match (judged, growing.as_slice()) {
             (0, _) => "not known: less than a minute".to_owned(),
@@ -103,7 +103,7 @@ impl Report {
 /// The columns of the table of tokens.
 pub(super) const TOKEN: [&str; 5] = ["token", "signatures", "failed", "wrong", "rate"];
 
-impl Served {
+impl TokenCounts {
     pub(super) fn cells(&self) -> [String; 5] {
         [
             self.name.clone(),
@@ -116,9 +116,9 @@ impl Served {
 }
 
 /// The columns of the table of processes.
-pub(super) const HELD: [&str; 6] = ["process", "pid", "first", "last", "peak", "slope"];
+pub(super) const MEMORY: [&str; 6] = ["process", "pid", "first", "last", "peak", "slope"];
 
-impl Held {
+impl ProcessMemory {
     pub(super) fn cells(&self) -> [String; 6] {
         [
             self.name.clone(),

@@ -11,37 +11,41 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use super::child::{end, is_running};
-use super::meanwhile::meanwhile;
+use super::load_during::load_during;
 use super::store::LABEL;
-use super::{Options, Serves};
-use crate::http::{self, Service};
-use crate::{Load, Measurement};
+use super::{ChurnOptions, LoadedService};
+use crate::http::{self, HttpBenchmark};
+use crate::{LoadModel, Measurement};
 
 /// How long it may take until it serves the key.
-const PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A broker, and clients with persistent connections.
-pub struct Broker {
-    service: Service,
-    asked: http::Options,
+pub struct LoadedBroker {
+    service: HttpBenchmark,
+    http_options: http::HttpOptions,
     process: BrokerProcess,
 }
 
 /// The broker's process, which ends on drop.
 struct BrokerProcess(Child);
 
-impl Broker {
+impl LoadedBroker {
     /// Starts it, and waits until it serves the key.
-    pub(super) fn start(command: &mut Command, socket: &Path, options: &Options) -> Result<Self> {
+    pub(super) fn start(
+        command: &mut Command,
+        socket: &Path,
+        options: &ChurnOptions,
+    ) -> Result<Self> {
         let mut process = BrokerProcess::start(command)?;
-        let asked = Self::asked(socket, options);
-        let give_up = Instant::now() + PATIENCE;
+        let http_options = Self::http_options(socket, options);
+        let give_up = Instant::now() + START_TIMEOUT;
         loop {
-            match Service::open(&asked) {
+            match HttpBenchmark::open(&http_options) {
                 Ok(service) => {
                     return Ok(Self {
                         service,
-                        asked,
+                        http_options,
                         process,
                     });
                 }
@@ -54,24 +58,27 @@ impl Broker {
     }
 
     /// Raw CBC with a key that another program has created, as in the replaced brokers.
-    fn asked(socket: &Path, options: &Options) -> http::Options {
-        let mut asked = http::Options::new(
+    fn http_options(socket: &Path, options: &ChurnOptions) -> http::HttpOptions {
+        let mut http_options = http::HttpOptions::new(
             format!("unix:{}", socket.display()),
             format!("label:{LABEL}"),
         );
-        asked.payload = options.payload;
-        asked.with.insert("mode".into(), json!("cbc"));
-        asked.load = Load::Closed {
+        http_options.payload = options.payload;
+        http_options.with.insert("mode".into(), json!("cbc"));
+        http_options.load = LoadModel::Closed {
             workers: options.callers,
         };
-        asked
+        http_options
     }
 
     /// Clients with changed options.
-    pub fn asked_for(&self, change: impl FnOnce(&mut http::Options)) -> Result<Service> {
-        let mut asked = self.asked.clone();
-        change(&mut asked);
-        Service::open(&asked)
+    pub fn with_options(
+        &self,
+        change: impl FnOnce(&mut http::HttpOptions),
+    ) -> Result<HttpBenchmark> {
+        let mut http_options = self.http_options.clone();
+        change(&mut http_options);
+        HttpBenchmark::open(&http_options)
     }
 
     /// Its process id; its workers are descendants.
@@ -105,7 +112,7 @@ impl Drop for BrokerProcess {
     }
 }
 
-impl Serves for Broker {
+impl LoadedService for LoadedBroker {
     /// A broker needs none.
     fn restart(&mut self) -> Result<()> {
         Err(Error::pool(
@@ -116,7 +123,7 @@ impl Serves for Broker {
 
     fn load(&mut self, during: &mut dyn FnMut() -> Result<()>) -> Result<Measurement> {
         let service = &self.service;
-        meanwhile(during, |until, control| {
+        load_during(during, |until, control| {
             service.measure(until, Duration::ZERO, control)
         })
     }

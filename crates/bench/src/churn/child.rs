@@ -8,7 +8,7 @@ use std::time::Duration;
 use hsmux_token::{Error, Kind, Result};
 use serde::de::DeserializeOwned;
 
-use super::{Options, Serves, Store};
+use super::{ChurnOptions, LoadedService, SoftHsmStore};
 use crate::Measurement;
 
 /// A child process; it ends when its input ends.
@@ -101,12 +101,12 @@ fn lost(error: &dyn std::fmt::Display) -> Error {
 /// Callers in a process that uses the key without hsmux, a thread each.
 pub struct Bare {
     child: Option<Child>,
-    store: Store,
+    store: SoftHsmStore,
     load: String,
 }
 
 impl Bare {
-    pub(super) fn start(store: Store, options: &Options) -> Result<Self> {
+    pub(super) fn start(store: SoftHsmStore, options: &ChurnOptions) -> Result<Self> {
         Ok(Self {
             child: Some(store.bare_part()?),
             store,
@@ -115,7 +115,7 @@ impl Bare {
     }
 }
 
-impl Serves for Bare {
+impl LoadedService for Bare {
     fn restart(&mut self) -> Result<()> {
         // The previous process ends first.
         self.child = None;
@@ -134,25 +134,25 @@ impl Serves for Bare {
 }
 
 /// Another process that adds and removes keys.
-pub struct Keys(pub(super) Child);
+pub struct KeyChangeProcess(pub(super) Child);
 
 /// Keys that change continuously.
-pub struct Changing<'a>(&'a mut Keys);
+pub struct KeyChanges<'a>(&'a mut KeyChangeProcess);
 
-impl Keys {
+impl KeyChangeProcess {
     /// Adds or removes keys until there are `count` besides the one in use.
     pub fn bring_to(&mut self, count: usize) -> Result<()> {
         self.0.ask(&format!("keys {count}"))
     }
 
     /// Adds and removes a key in turn, with a pause after each change.
-    pub fn change(&mut self, pause: Duration) -> Result<Changing<'_>> {
+    pub fn change(&mut self, pause: Duration) -> Result<KeyChanges<'_>> {
         self.0.ask::<()>(&format!("change {}", pause.as_millis()))?;
-        Ok(Changing(self))
+        Ok(KeyChanges(self))
     }
 }
 
-impl Changing<'_> {
+impl KeyChanges<'_> {
     /// Ends the changes; returns their number.
     pub fn stop(self) -> Result<u64> {
         self.0.0.ask("stop")

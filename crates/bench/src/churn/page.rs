@@ -1,14 +1,14 @@
 //! The runs as a page of charts and tables.
 
-use super::Report;
+use super::ChurnReport;
 use crate::format::{count, three};
-use crate::report::chart::{Chart, Ink, Line, Style};
+use crate::report::chart::{Chart, ChartSeries, Ink, Style};
 use crate::report::page::Page;
 
 /// Colours of the ways, in their order.
 const INKS: [Ink; 4] = [Ink::Ideal, Ink::PublishedToo, Ink::Text, Ink::Measured];
 
-impl Report {
+impl ChurnReport {
     /// One self-contained HTML file; the chart is inline SVG.
     pub fn html(&self) -> String {
         let mut page = Page::new("Keys come and go", &self.head.when_and_where());
@@ -31,7 +31,7 @@ impl Report {
             let ratio = row.published_ratio?;
             Some((f64::from(row.run.number), ratio))
         });
-        let mut lines = vec![Line {
+        let mut lines = vec![ChartSeries {
             name: "published".to_owned(),
             ink: Ink::Published,
             points: published.collect(),
@@ -44,7 +44,7 @@ impl Report {
             });
             let points: Vec<_> = points.collect();
             let worst = points.iter().map(|point| point.1).fold(1.0, f64::min);
-            lines.push(Line {
+            lines.push(ChartSeries {
                 name: format!("{name}, at least {}", three(worst)),
                 ink: *ink,
                 points,

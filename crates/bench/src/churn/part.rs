@@ -10,7 +10,7 @@ use hsmux_token::{Error, Kind, Result, Token};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::meanwhile::meanwhile;
+use super::load_during::load_during;
 use super::store::LABEL;
 use crate::cipher::Cipher;
 
@@ -58,7 +58,7 @@ impl Part {
                         next(&mut lines).map(drop)
                     };
                     let done = cipher.and_then(|cipher| {
-                        meanwhile(&mut wait, |until, control| {
+                        load_during(&mut wait, |until, control| {
                             Ok(cipher.measure(until, control))
                         })
                     });

@@ -9,7 +9,7 @@ use std::process::Command;
 use hsmux_token::{Error, Kind, Result};
 
 use super::child::Child;
-use super::{Bare, Broker, Keys, Options};
+use super::{Bare, ChurnOptions, KeyChangeProcess, LoadedBroker};
 
 /// The label of the token, and of the key in use.
 pub const LABEL: &str = "churn";
@@ -27,7 +27,7 @@ pub struct Programs {
 
 /// A token in its own folder.
 #[derive(Clone)]
-pub struct Store {
+pub struct SoftHsmStore {
     folder: PathBuf,
     programs: Programs,
     softhsm: PathBuf,
@@ -38,14 +38,14 @@ pub struct Store {
 
 /// The location of the token's module in the broker.
 #[derive(Clone, Copy, Debug)]
-pub enum Isolation {
+pub enum BrokerIsolation {
     /// In this number of worker processes.
     Workers(usize),
     /// In its own process.
     Thread,
 }
 
-impl Store {
+impl SoftHsmStore {
     /// Creates the folder and a token in it. `softhsm` is SoftHSM's module. Users of the token load `old`:
     /// a SoftHSM before 2.4.0, or its stand-in (tests/standin), which forwards to SoftHSM.
     pub fn new(
@@ -101,17 +101,21 @@ impl Store {
     }
 
     /// Another process that adds and removes keys through SoftHSM, and creates the key in use.
-    pub fn keys(&self) -> Result<Keys> {
-        self.part("keys", &self.softhsm).map(Keys)
+    pub fn keys(&self) -> Result<KeyChangeProcess> {
+        self.part("keys", &self.softhsm).map(KeyChangeProcess)
     }
 
     /// A process that uses the key without hsmux.
-    pub fn bare(&self, options: &Options) -> Result<Bare> {
+    pub fn bare(&self, options: &ChurnOptions) -> Result<Bare> {
         Bare::start(self.clone(), options)
     }
 
     /// A broker over the token, and its clients.
-    pub fn broker(&self, isolation: Isolation, options: &Options) -> Result<Broker> {
+    pub fn broker(
+        &self,
+        isolation: BrokerIsolation,
+        options: &ChurnOptions,
+    ) -> Result<LoadedBroker> {
         self.configure(isolation)?;
         let mut command = self.command("setpriv".as_ref());
         // It ends with this process, even if that is killed.
@@ -119,28 +123,28 @@ impl Store {
             .args(["--pdeathsig", "TERM", "--"])
             .arg(&self.programs.hsmux)
             .args(["broker", "--log", "error"]);
-        Broker::start(&mut command, &self.folder.join("broker.sock"), options)
+        LoadedBroker::start(&mut command, &self.folder.join("broker.sock"), options)
     }
 
     /// Writes the configuration of a pool of this token; returns its path.
-    pub fn configure(&self, isolation: Isolation) -> Result<PathBuf> {
+    pub fn configure(&self, isolation: BrokerIsolation) -> Result<PathBuf> {
         self.write("hsmux.toml", &self.configuration(isolation))?;
         Ok(self.folder.join("hsmux.toml"))
     }
 
-    fn configuration(&self, isolation: Isolation) -> String {
+    fn configuration(&self, isolation: BrokerIsolation) -> String {
         let (folder, module) = (self.folder.display(), self.module.display());
         let user = rustix::process::getuid().as_raw();
         let environment = self.environment();
         let environment =
             environment.map(|(name, value)| format!("{name} = \"{}\"", value.display()));
         let isolation = match isolation {
-            Isolation::Workers(workers) => format!(
+            BrokerIsolation::Workers(workers) => format!(
                 "workers = {workers}\nsessions = 1\nenv = {{ {} }}",
                 environment.join(", ")
             ),
             // The process has the token's environment.
-            Isolation::Thread => "isolation = \"thread\"".into(),
+            BrokerIsolation::Thread => "isolation = \"thread\"".into(),
         };
         format!(
             r#"[pool]

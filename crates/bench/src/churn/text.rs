@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use super::{Report, Row};
+use super::{ChurnReport, RunResults};
 use crate::format::{count, lines, micros, rate, three};
 
-impl Report {
+impl ChurnReport {
     /// The measurement in a line.
     pub(super) fn what(&self) -> String {
         format!(
@@ -62,7 +62,7 @@ impl Report {
     ];
 }
 
-impl Row {
+impl RunResults {
     fn begin(&self) -> [String; 4] {
         [
             self.run.number.to_string(),
@@ -73,7 +73,7 @@ impl Row {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for ChurnReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", lines(&self.what()))?;
         writeln!(f, "{}\n", self.head)?;

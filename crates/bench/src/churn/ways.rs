@@ -4,7 +4,7 @@ use std::path::Path;
 
 use hsmux_token::Result;
 
-use super::{Isolation, Options, Programs, Serves, Store, Way};
+use super::{BrokerIsolation, ChurnOptions, LoadedService, Programs, SoftHsmStore, Way};
 
 /// Keys of an unchanged token: as many as at the start of the published runs.
 const TWIN: usize = 52;
@@ -16,8 +16,8 @@ pub fn ways(
     programs: &Programs,
     softhsm: &Path,
     old: Option<&Path>,
-    isolation: Isolation,
-    options: &Options,
+    isolation: BrokerIsolation,
+    options: &ChurnOptions,
 ) -> Result<Vec<Way>> {
     let mut modules = vec![("SoftHSM", None)];
     modules.extend(old.map(|old| ("old", Some(old))));
@@ -26,10 +26,10 @@ pub fn ways(
         for over_broker in [false, true] {
             let store = |name: &str| {
                 let folder = folder.join(format!("{}-{name}", ways.len()));
-                Store::new(&folder, programs, softhsm, old)
+                SoftHsmStore::new(&folder, programs, softhsm, old)
             };
             let (subject, twin) = (store("subject")?, store("twin")?);
-            let serve = |store: &Store| -> Result<Box<dyn Serves>> {
+            let serve = |store: &SoftHsmStore| -> Result<Box<dyn LoadedService>> {
                 Ok(if over_broker {
                     Box::new(store.broker(isolation, options)?)
                 } else {

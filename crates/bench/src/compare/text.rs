@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use super::{Bound, Report};
+use super::{Bound, CompareReport};
 use crate::format::{count, lines, micros, rate, table, three};
 
-impl fmt::Display for Report {
+impl fmt::Display for CompareReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", lines(&self.title))?;
         writeln!(f, "{}", self.head)?;

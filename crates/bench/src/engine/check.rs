@@ -6,14 +6,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::worker::Tally;
-use super::{Check, Control, Progress};
+use super::{Check, Progress, RunControl};
 
 /// The time for checks after an interruption; the remaining answers count as not checked.
-const PATIENCE: Duration = Duration::from_secs(2);
+const CHECK_GRACE: Duration = Duration::from_secs(2);
 
 /// The result of the checks.
 #[derive(Default)]
-pub struct Checked {
+pub struct CheckCounts {
     pub good: u64,
     pub bad: u64,
     /// The error of the first wrong answer.
@@ -21,10 +21,10 @@ pub struct Checked {
 }
 
 /// Checks every answer, on all cores.
-pub fn all(tallies: &[Tally], check: &Check<'_>, control: Control<'_>) -> Checked {
+pub fn all(tallies: &[Tally], check: &Check<'_>, control: RunControl<'_>) -> CheckCounts {
     let of = tallies.iter().map(|tally| tally.latencies.len()).sum();
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    let work = Work {
+    let job = CheckJob {
         tallies,
         check,
         stop: control.stop,
@@ -36,17 +36,17 @@ pub fn all(tallies: &[Tally], check: &Check<'_>, control: Control<'_>) -> Checke
         let (working, ended) = mpsc::channel::<()>();
         let threads: Vec<_> = (0..cores.min(tallies.len()))
             .map(|_| {
-                let (work, working) = (&work, working.clone());
+                let (job, working) = (&job, working.clone());
                 scope.spawn(move || {
                     let _working = working;
-                    work.run()
+                    job.run()
                 })
             })
             .collect();
         drop(working);
         while ended.recv_timeout(Duration::from_millis(100)) == Err(mpsc::RecvTimeoutError::Timeout)
         {
-            let done = work.done.load(Relaxed);
+            let done = job.done.load(Relaxed);
             (control.progress)(&Progress::of_check(done, of, began.elapsed()));
         }
         threads
@@ -56,11 +56,11 @@ pub fn all(tallies: &[Tally], check: &Check<'_>, control: Control<'_>) -> Checke
                     .join()
                     .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             })
-            .fold(Checked::default(), Checked::with)
+            .fold(CheckCounts::default(), CheckCounts::with)
     })
 }
 
-impl Checked {
+impl CheckCounts {
     fn with(self, other: Self) -> Self {
         Self {
             good: self.good + other.good,
@@ -70,7 +70,8 @@ impl Checked {
     }
 }
 
-struct Work<'a> {
+/// The shared state of the checking threads.
+struct CheckJob<'a> {
     tallies: &'a [Tally],
     check: &'a Check<'a>,
     stop: &'a AtomicBool,
@@ -78,10 +79,10 @@ struct Work<'a> {
     done: AtomicU64,
 }
 
-impl Work<'_> {
+impl CheckJob<'_> {
     /// Checks the answers of one worker after another.
-    fn run(&self) -> Checked {
-        let mut checked = Checked::default();
+    fn run(&self) -> CheckCounts {
+        let mut checked = CheckCounts::default();
         let mut stopped = None;
         loop {
             let worker = self.next.fetch_add(1, Relaxed);
@@ -90,7 +91,7 @@ impl Work<'_> {
             };
             for answer in tally.answers() {
                 if self.stop.load(Relaxed)
-                    && stopped.get_or_insert_with(Instant::now).elapsed() > PATIENCE
+                    && stopped.get_or_insert_with(Instant::now).elapsed() > CHECK_GRACE
                 {
                     return checked;
                 }

@@ -16,15 +16,15 @@ use hsmux_token::Result;
 use crate::measurement::{Measurement, Sum};
 use crate::processes::Accounts;
 
-pub(crate) use check::Checked;
+pub(crate) use check::CheckCounts;
 pub use progress::{Phase, Progress};
-pub(crate) use round::Seen;
-pub use waiting::{Caller, Callers, Ending, Later};
+pub(crate) use round::RoundProgress;
+pub use waiting::{AsyncCaller, AsyncCallers, CallerFuture, Ending};
 pub(crate) use worker::Tally;
 
 /// The start of operations.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Load {
+pub enum LoadModel {
     /// Each worker starts an operation when its last one has ended. This finds the target's maximum,
     /// but a stalled target gets fewer operations, and so looks better than to its users.
     Closed {
@@ -41,7 +41,7 @@ pub enum Load {
     },
 }
 
-impl Load {
+impl LoadModel {
     /// The number of workers.
     pub const fn workers(self) -> usize {
         match self {
@@ -63,7 +63,7 @@ pub enum Until {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// The start of operations.
-    pub load: Load,
+    pub load: LoadModel,
     /// When to end.
     pub until: Until,
     /// The duration of the same load before the measurement. Each worker runs at least one operation, unless it is
@@ -74,21 +74,21 @@ pub struct Plan {
 }
 
 /// The operation, by its worker's index.
-pub type Run<'a> = dyn Fn(usize) -> Result<Bytes> + Sync + 'a;
+pub type WorkerOperation<'a> = dyn Fn(usize) -> Result<Bytes> + Sync + 'a;
 
 /// Checks an answer, by its worker's index.
 pub type Check<'a> = dyn Fn(usize, &[u8]) -> Result<()> + Sync + 'a;
 
 /// Progress and interruption of a run.
 #[derive(Clone, Copy)]
-pub struct Control<'a> {
+pub struct RunControl<'a> {
     /// Set it to end the run; the results so far are kept.
     pub stop: &'a AtomicBool,
     /// Called about ten times a second, on the thread that called [`measure`].
     pub progress: &'a dyn Fn(&Progress),
 }
 
-impl<'a> Control<'a> {
+impl<'a> RunControl<'a> {
     /// Without progress.
     pub(crate) const fn unseen(stop: &'a AtomicBool) -> Self {
         Self {
@@ -104,14 +104,14 @@ impl<'a> Control<'a> {
 
 /// How workers run their operations.
 #[derive(Clone, Copy)]
-enum Work<'a> {
+enum Workload<'a> {
     /// Each on its own thread.
-    Blocking(&'a Run<'a>),
+    Blocking(&'a WorkerOperation<'a>),
     /// As futures, on a few threads.
-    Waiting(&'a Callers<'a>, Ending),
+    Waiting(&'a AsyncCallers<'a>, Ending),
 }
 
-impl Work<'_> {
+impl Workload<'_> {
     /// The number of threads for the workers. Futures leave half of the machine to the target, which often runs on it.
     fn threads(self, workers: usize) -> usize {
         match self {
@@ -127,27 +127,27 @@ impl Work<'_> {
 /// Runs the plan. Errors of operations are counted, not returned.
 pub fn measure(
     plan: &Plan,
-    control: Control<'_>,
-    run: &Run<'_>,
+    control: RunControl<'_>,
+    run: &WorkerOperation<'_>,
     check: Option<&Check<'_>>,
 ) -> Measurement {
-    measure_work(plan, control, Work::Blocking(run), check)
+    measure_workload(plan, control, Workload::Blocking(run), check)
 }
 
 /// The same with workers that are futures, and check answers themselves.
 pub fn measure_waiting<'a>(
     plan: &'a Plan,
-    control: Control<'a>,
-    callers: &'a Callers<'a>,
+    control: RunControl<'a>,
+    callers: &'a AsyncCallers<'a>,
     ending: Ending,
 ) -> Measurement {
-    measure_work(plan, control, Work::Waiting(callers, ending), None)
+    measure_workload(plan, control, Workload::Waiting(callers, ending), None)
 }
 
-fn measure_work<'a>(
+fn measure_workload<'a>(
     plan: &'a Plan,
-    control: Control<'a>,
-    work: Work<'a>,
+    control: RunControl<'a>,
+    work: Workload<'a>,
     check: Option<&Check<'_>>,
 ) -> Measurement {
     if !plan.warm_up.is_zero() && !control.stopped() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Until;
-use super::round::{Seen, Setup};
+use super::round::{RoundProgress, Setup};
 
 /// The phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Progress {
         }
     }
 
-    pub(super) fn of(setup: &Setup<'_>, seen: Seen) -> Self {
+    pub(super) fn of(setup: &Setup<'_>, seen: RoundProgress) -> Self {
         let (of, left) = match setup.until {
             Until::Count(count) => (
                 Some(count),

@@ -6,29 +6,29 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::worker::{self, Tally};
-use super::{Control, Load, Phase, Plan, Progress, Until, Work, waiting};
+use super::{LoadModel, Phase, Plan, Progress, RunControl, Until, Workload, waiting};
 
 /// The memory limit for all workers of a round. When it is reached, the round ends,
 /// its answers are checked, and another round begins.
 const MEMORY: usize = 128 << 20;
 
 /// The interval of progress reports.
-pub(super) const GLANCE: Duration = Duration::from_millis(100);
+pub(super) const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The parameters of a round.
 pub struct Setup<'a> {
     pub plan: &'a Plan,
     pub until: Until,
-    pub control: Control<'a>,
-    pub work: Work<'a>,
+    pub control: RunControl<'a>,
+    pub work: Workload<'a>,
     /// Whether answers are kept for checks.
     pub keeps: bool,
     pub phase: Phase,
 }
 
-/// The state of a running round.
+/// The progress of a running round.
 #[derive(Clone, Copy, Default)]
-pub struct Seen {
+pub struct RoundProgress {
     /// Time since the start of the round.
     pub elapsed: Duration,
     pub ops: u64,
@@ -36,37 +36,37 @@ pub struct Seen {
 }
 
 /// The result of a round.
-pub struct Ended {
+pub struct RoundResult {
     /// The tallies of all threads.
     pub tallies: Vec<Tally>,
     /// Whether the memory limit ended it before its work was done.
     pub full: bool,
 }
 
-/// Runs a round; calls `glance` about ten times a second on the caller's thread.
-pub fn run(setup: &Setup<'_>, mut glance: impl FnMut(Seen)) -> Ended {
+/// Runs a round; calls `on_sample` about ten times a second on the caller's thread.
+pub fn run(setup: &Setup<'_>, mut on_sample: impl FnMut(RoundProgress)) -> RoundResult {
     let workers = setup.plan.load.workers();
     let threads = setup.work.threads(workers);
-    let board = Board::new(setup);
+    let round = RoundState::new(setup);
     let barrier = Barrier::new(threads + 1);
     let tallies = thread::scope(|scope| {
         // Nothing is sent: the last worker closes the channel, which ends the wait.
         let (working, ended) = mpsc::channel::<()>();
         let running: Vec<_> = (0..threads)
             .map(|index| {
-                let (board, barrier, work) = (&board, &barrier, setup.work);
+                let (round, barrier, work) = (&round, &barrier, setup.work);
                 let working = working.clone();
                 scope.spawn(move || {
                     let _working = working;
                     match work {
-                        Work::Blocking(run) => {
+                        Workload::Blocking(run) => {
                             let tally = Tally::ready();
                             barrier.wait();
-                            worker::work(index, board, run, tally)
+                            worker::work(index, round, run, tally)
                         }
-                        Work::Waiting(callers, ending) => {
+                        Workload::Waiting(callers, ending) => {
                             let own = (index..workers).step_by(threads);
-                            waiting::work(own, board, callers, ending, barrier)
+                            waiting::work(own, round, callers, ending, barrier)
                         }
                     }
                 })
@@ -74,13 +74,13 @@ pub fn run(setup: &Setup<'_>, mut glance: impl FnMut(Seen)) -> Ended {
             .collect();
         drop(working);
         barrier.wait();
-        board.start();
-        while ended.recv_timeout(GLANCE) == Err(mpsc::RecvTimeoutError::Timeout) {
-            let seen = board.seen();
-            glance(seen);
+        round.start();
+        while ended.recv_timeout(SAMPLE_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
+            let seen = round.seen();
+            on_sample(seen);
             (setup.control.progress)(&Progress::of(setup, seen));
         }
-        glance(board.seen());
+        on_sample(round.seen());
         running
             .into_iter()
             .map(|thread| {
@@ -90,13 +90,13 @@ pub fn run(setup: &Setup<'_>, mut glance: impl FnMut(Seen)) -> Ended {
             })
             .collect()
     });
-    let full = board.full.load(Relaxed);
-    Ended { tallies, full }
+    let full = round.full.load(Relaxed);
+    RoundResult { tallies, full }
 }
 
 /// Shared state of the workers.
-pub struct Board<'a> {
-    pub load: Load,
+pub struct RoundState<'a> {
+    pub load: LoadModel,
     pub keeps: bool,
     /// The memory limit of one worker, in bytes.
     pub share: usize,
@@ -109,7 +109,7 @@ pub struct Board<'a> {
     full: AtomicBool,
 }
 
-impl<'a> Board<'a> {
+impl<'a> RoundState<'a> {
     fn new(setup: &Setup<'a>) -> Self {
         Self {
             load: setup.plan.load,
@@ -131,7 +131,7 @@ impl<'a> Board<'a> {
     }
 
     /// The number of the next operation, if any.
-    pub fn claim(&self) -> Option<u64> {
+    pub fn next_operation(&self) -> Option<u64> {
         if self.stopped() || self.full.load(Relaxed) {
             return None;
         }
@@ -161,7 +161,7 @@ impl<'a> Board<'a> {
                 return wait.is_zero();
             }
             // In slices, to notice an interruption.
-            thread::sleep(wait.min(GLANCE));
+            thread::sleep(wait.min(SAMPLE_INTERVAL));
         }
     }
 
@@ -181,8 +181,8 @@ impl<'a> Board<'a> {
         self.stop.load(Relaxed)
     }
 
-    fn seen(&self) -> Seen {
-        Seen {
+    fn seen(&self) -> RoundProgress {
+        RoundProgress {
             elapsed: self.start().elapsed(),
             ops: self.ops.load(Relaxed),
             failed: self.failed.load(Relaxed),

@@ -11,16 +11,16 @@ use futures_util::future::{join_all, select};
 use hsmux_token::{Error, Kind, Result};
 use tokio::runtime::Builder;
 
-use super::round::{Board, GLANCE};
-use super::worker::{Pace, Tally};
+use super::round::{RoundState, SAMPLE_INTERVAL};
+use super::worker::{StartTimes, Tally};
 
-/// A future of a [`Caller`].
-pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+/// A future of an [`AsyncCaller`].
+pub type CallerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// A caller without a thread.
-pub trait Caller {
+pub trait AsyncCaller {
     /// Connects before the clock starts. An error here occurs again in the first call.
-    fn prepare(&mut self) -> Later<'_, ()>;
+    fn prepare(&mut self) -> CallerFuture<'_, ()>;
 
     /// Whether it has more operations.
     fn more(&self) -> bool {
@@ -28,12 +28,12 @@ pub trait Caller {
     }
 
     /// Delays before an operation, outside its latency: a user's thinking time.
-    fn think(&mut self) -> Later<'_, ()> {
+    fn think(&mut self) -> CallerFuture<'_, ()> {
         Box::pin(ready(()))
     }
 
     /// One operation.
-    fn call(&mut self) -> Later<'_, Result<Bytes>>;
+    fn call(&mut self) -> CallerFuture<'_, Result<Bytes>>;
 }
 
 /// The treatment of unfinished operations at the end or on an interruption.
@@ -46,13 +46,13 @@ pub enum Ending {
 }
 
 /// Creates the caller of an index; it stays on the thread that creates it.
-pub type Callers<'a> = dyn Fn(usize) -> Box<dyn Caller + 'a> + Sync + 'a;
+pub type AsyncCallers<'a> = dyn Fn(usize) -> Box<dyn AsyncCaller + 'a> + Sync + 'a;
 
 /// The workers of one thread, which share a tally to save memory.
 pub fn work(
     workers: impl Iterator<Item = usize>,
-    board: &Board<'_>,
-    callers: &Callers<'_>,
+    round: &RoundState<'_>,
+    callers: &AsyncCallers<'_>,
     ending: Ending,
     begin: &Barrier,
 ) -> Tally {
@@ -71,41 +71,41 @@ pub fn work(
     begin.wait();
     let working = callers
         .iter_mut()
-        .map(|caller| one(&mut **caller, board, &tally));
+        .map(|caller| one(&mut **caller, round, &tally));
     runtime.block_on(async {
         let working = pin!(join_all(working));
         match ending {
             Ending::Finish => drop(working.await),
-            Ending::Cut => drop(select(working, pin!(over(board))).await),
+            Ending::Cut => drop(select(working, pin!(over(round))).await),
         }
     });
     let mut tally = tally.into_inner();
-    tally.end(board);
+    tally.end(round);
     tally
 }
 
 /// One worker, until it or the board has no more operations.
-async fn one(caller: &mut dyn Caller, board: &Board<'_>, tally: &RefCell<Tally>) {
-    let pace = Pace::new(board);
+async fn one(caller: &mut dyn AsyncCaller, round: &RoundState<'_>, tally: &RefCell<Tally>) {
+    let start_times = StartTimes::new(round);
     while caller.more()
-        && let Some(claimed) = board.claim()
+        && let Some(number) = round.next_operation()
     {
         caller.think().await;
-        let Some(start) = pace.start_of_waiting(claimed).await else {
+        let Some(start) = start_times.start_of_waiting(number).await else {
             break;
         };
         let answer = caller.call().await;
         let took = start.elapsed();
-        board.tell(answer.is_ok());
+        round.tell(answer.is_ok());
         tally.borrow_mut().record(took, answer, false);
     }
 }
 
 /// Waits for the end or an interruption.
-async fn over(board: &Board<'_>) {
-    while !board.stopped() {
-        let glance = Instant::now() + GLANCE;
-        let wake = board.end().map_or(glance, |end| end.min(glance));
+async fn over(round: &RoundState<'_>) {
+    while !round.stopped() {
+        let sample = Instant::now() + SAMPLE_INTERVAL;
+        let wake = round.end().map_or(sample, |end| end.min(sample));
         if wake <= Instant::now() {
             return;
         }

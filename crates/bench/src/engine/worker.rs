@@ -7,8 +7,8 @@ use bytes::Bytes;
 use hdrhistogram::Histogram;
 use hsmux_token::{Error, Result};
 
-use super::round::Board;
-use super::{Load, Run};
+use super::round::RoundState;
+use super::{LoadModel, WorkerOperation};
 use crate::measurement::{count_fault, latencies};
 
 /// Initial capacity for answers, in bytes.
@@ -63,8 +63,8 @@ impl Tally {
     }
 
     /// Records the worker's end.
-    pub(super) fn end(&mut self, board: &Board<'_>) {
-        self.elapsed = board.start().elapsed();
+    pub(super) fn end(&mut self, round: &RoundState<'_>) {
+        self.elapsed = round.start().elapsed();
     }
 
     pub(super) fn record(&mut self, took: Duration, answer: Result<Bytes>, keeps: bool) {
@@ -87,38 +87,43 @@ impl Tally {
 }
 
 /// Runs operations while the board has any.
-pub fn work(index: usize, board: &Board<'_>, run: &Run<'_>, mut tally: Tally) -> Tally {
-    let pace = Pace::new(board);
-    while let Some(claimed) = board.claim() {
-        let Some(start) = pace.start_of(claimed) else {
+pub fn work(
+    index: usize,
+    round: &RoundState<'_>,
+    run: &WorkerOperation<'_>,
+    mut tally: Tally,
+) -> Tally {
+    let start_times = StartTimes::new(round);
+    while let Some(number) = round.next_operation() {
+        let Some(start) = start_times.start_of(number) else {
             break;
         };
         let answer = run(index);
         let took = start.elapsed();
-        board.tell(answer.is_ok());
-        tally.record(took, answer, board.keeps);
-        if tally.weight() > board.share {
-            board.fill();
+        round.tell(answer.is_ok());
+        tally.record(took, answer, round.keeps);
+        if tally.weight() > round.share {
+            round.fill();
         }
     }
-    tally.end(board);
+    tally.end(round);
     tally
 }
 
 /// The start times of operations.
-pub(super) enum Pace<'a> {
+pub(super) enum StartTimes<'a> {
     AtOnce,
     Every {
         interval: Duration,
-        board: &'a Board<'a>,
+        round: &'a RoundState<'a>,
     },
 }
 
-impl<'a> Pace<'a> {
-    pub(super) fn new(board: &'a Board<'a>) -> Self {
-        match board.load {
-            Load::Closed { .. } => Self::AtOnce,
-            Load::Open { per_second, .. } => {
+impl<'a> StartTimes<'a> {
+    pub(super) fn new(round: &'a RoundState<'a>) -> Self {
+        match round.load {
+            LoadModel::Closed { .. } => Self::AtOnce,
+            LoadModel::Open { per_second, .. } => {
                 // The default of 50 us would be added to every latency.
                 if let Err(error) =
                     rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))
@@ -127,45 +132,45 @@ impl<'a> Pace<'a> {
                 }
                 let interval =
                     Duration::try_from_secs_f64(1.0 / per_second).unwrap_or(Duration::MAX);
-                Self::Every { interval, board }
+                Self::Every { interval, round }
             }
         }
     }
 
     /// The start of the latency; waits until then if it is in the future.
-    fn start_of(&self, claimed: u64) -> Option<Instant> {
-        let Self::Every { board, .. } = self else {
+    fn start_of(&self, number: u64) -> Option<Instant> {
+        let Self::Every { round, .. } = self else {
             return Some(Instant::now());
         };
-        let (until, begins) = self.intended(claimed)?;
-        (board.wait_until(until) && begins).then_some(until)
+        let (until, begins) = self.intended(number)?;
+        (round.wait_until(until) && begins).then_some(until)
     }
 
     /// The same without a thread. Its timer has milliseconds, so a delayed start counts from the actual wake-up.
-    pub(super) async fn start_of_waiting(&self, claimed: u64) -> Option<Instant> {
-        let Self::Every { board, .. } = self else {
+    pub(super) async fn start_of_waiting(&self, number: u64) -> Option<Instant> {
+        let Self::Every { round, .. } = self else {
             return Some(Instant::now());
         };
-        let (until, begins) = self.intended(claimed)?;
+        let (until, begins) = self.intended(number)?;
         if begins && until <= Instant::now() {
             return Some(until);
         }
-        while until > Instant::now() && !board.stopped() {
-            let slice = until.min(Instant::now() + super::round::GLANCE);
+        while until > Instant::now() && !round.stopped() {
+            let slice = until.min(Instant::now() + super::round::SAMPLE_INTERVAL);
             tokio::time::sleep_until(slice.into()).await;
         }
-        (begins && !board.stopped()).then(Instant::now)
+        (begins && !round.stopped()).then(Instant::now)
     }
 
     /// The time to wait for, and whether an operation starts then. The round lasts its full time even without more
     /// operations.
-    fn intended(&self, claimed: u64) -> Option<(Instant, bool)> {
-        let Self::Every { interval, board } = self else {
+    fn intended(&self, number: u64) -> Option<(Instant, bool)> {
+        let Self::Every { interval, round } = self else {
             return None;
         };
-        let offset = interval.as_secs_f64() * claimed as f64;
-        let intended = board.start() + Duration::try_from_secs_f64(offset).ok()?;
-        Some(match board.end() {
+        let offset = interval.as_secs_f64() * number as f64;
+        let intended = round.start() + Duration::try_from_secs_f64(offset).ok()?;
+        Some(match round.end() {
             Some(end) if intended >= end => (end, false),
             _ => (intended, true),
         })

@@ -12,24 +12,24 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::Options;
-use super::place::Place;
-use super::requests::Prepared;
-use crate::engine::{Caller, Later};
+use super::HttpOptions;
+use super::address::ServiceAddress;
+use super::requests::PreparedRequest;
+use crate::engine::{AsyncCaller, CallerFuture};
 
 /// A connection to the service, opened on demand.
-pub struct Connection<'a> {
-    place: &'a Place,
+pub struct TransitConnection<'a> {
+    address: &'a ServiceAddress,
     keep_alive: bool,
     deadline: Duration,
     open: Option<SendRequest<Full<Bytes>>>,
 }
 
-impl<'a> Connection<'a> {
+impl<'a> TransitConnection<'a> {
     /// A connection that is not open yet.
-    pub fn new(place: &'a Place, options: &Options) -> Self {
+    pub fn new(address: &'a ServiceAddress, options: &HttpOptions) -> Self {
         Self {
-            place,
+            address,
             keep_alive: options.keep_alive,
             deadline: options.deadline,
             open: None,
@@ -72,7 +72,7 @@ impl<'a> Connection<'a> {
         {
             return Ok(());
         }
-        let stream = self.place.connect().await;
+        let stream = self.address.connect().await;
         let stream = stream.map_err(|e| failed(&format!("not connected: {e}")))?;
         let shaken = handshake(TokioIo::new(stream)).await;
         let (sender, connection) = shaken.map_err(|e| failed(&because(&e)))?;
@@ -105,36 +105,36 @@ fn reason(body: &[u8]) -> String {
 }
 
 /// A client that repeats its requests.
-pub struct Client<'a> {
-    connection: Connection<'a>,
-    requests: Arc<[Prepared]>,
+pub struct TransitClient<'a> {
+    connection: TransitConnection<'a>,
+    requests: Arc<[PreparedRequest]>,
     next: usize,
 }
 
-impl<'a> Client<'a> {
+impl<'a> TransitClient<'a> {
     /// The client of this index. Clients start with different requests, so that the mix holds at any moment.
     pub fn new(
-        place: &'a Place,
-        options: &Options,
-        requests: Arc<[Prepared]>,
+        address: &'a ServiceAddress,
+        options: &HttpOptions,
+        requests: Arc<[PreparedRequest]>,
         index: usize,
     ) -> Self {
         Self {
-            connection: Connection::new(place, options),
+            connection: TransitConnection::new(address, options),
             requests,
             next: index,
         }
     }
 }
 
-impl Caller for Client<'_> {
-    fn prepare(&mut self) -> Later<'_, ()> {
+impl AsyncCaller for TransitClient<'_> {
+    fn prepare(&mut self) -> CallerFuture<'_, ()> {
         // The first request reports the error.
-        let patience = self.connection.deadline;
-        Box::pin(async move { drop(timeout(patience, self.connection.connect()).await) })
+        let deadline = self.connection.deadline;
+        Box::pin(async move { drop(timeout(deadline, self.connection.connect()).await) })
     }
 
-    fn call(&mut self) -> Later<'_, Result<Bytes>> {
+    fn call(&mut self) -> CallerFuture<'_, Result<Bytes>> {
         let at = self.next % self.requests.len();
         self.next += 1;
         Box::pin(async move {

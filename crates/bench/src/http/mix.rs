@@ -3,22 +3,22 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::act::Act;
+use super::request_kind::RequestKind;
 
 /// Operations with their shares: `encrypt=1,decrypt=1`, or `encrypt,decrypt`, is half and half.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mix(Vec<(&'static Act, usize)>);
+pub struct Mix(Vec<(&'static RequestKind, usize)>);
 
 /// The maximum sum of shares: a caller runs them in sequence.
 const MOST: usize = 1000;
 
 impl Mix {
     /// Each operation as often as its share, in the order of requests.
-    pub(super) fn acts(&self) -> Vec<&'static Act> {
+    pub(super) fn request_kinds(&self) -> Vec<&'static RequestKind> {
         let most = self.0.iter().map(|(_, share)| *share).max().unwrap_or(0);
         let turn = |turn| {
             let due = self.0.iter().filter(move |(_, share)| turn < *share);
-            due.map(|(act, _)| *act)
+            due.map(|(kind, _)| *kind)
         };
         (0..most).flat_map(turn).collect()
     }
@@ -26,8 +26,10 @@ impl Mix {
 
 impl Default for Mix {
     fn default() -> Self {
-        let acts = ["encrypt", "decrypt"].into_iter().filter_map(Act::find);
-        Self(acts.map(|act| (act, 1)).collect())
+        let request_kinds = ["encrypt", "decrypt"]
+            .into_iter()
+            .filter_map(RequestKind::find);
+        Self(request_kinds.map(|kind| (kind, 1)).collect())
     }
 }
 
@@ -38,12 +40,12 @@ impl FromStr for Mix {
         let mut mix = Vec::new();
         for part in text.split(',') {
             let (name, share) = part.split_once('=').unwrap_or((part, "1"));
-            let act = Act::find(name.trim())
-                .ok_or_else(|| format!("{name:?} is none of {}", Act::names()))?;
+            let kind = RequestKind::find(name.trim())
+                .ok_or_else(|| format!("{name:?} is none of {}", RequestKind::names()))?;
             let share = share.trim().parse().ok().filter(|share| *share > 0);
             let share = share
                 .ok_or_else(|| format!("{part:?}: a share is a number from 1, as in sign=3"))?;
-            mix.push((act, share));
+            mix.push((kind, share));
         }
         if mix.iter().map(|(_, share)| share).sum::<usize>() > MOST {
             return Err(format!("shares add up to {MOST} at most"));
@@ -54,7 +56,11 @@ impl FromStr for Mix {
 
 impl fmt::Display for Mix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts: Vec<_> = self.0.iter().map(|(act, n)| format!("{act}={n}")).collect();
+        let parts: Vec<_> = self
+            .0
+            .iter()
+            .map(|(kind, n)| format!("{kind}={n}"))
+            .collect();
         f.write_str(&parts.join(","))
     }
 }
@@ -65,7 +71,10 @@ mod tests {
 
     fn order(text: &str) -> Vec<String> {
         let mix: Mix = text.parse().unwrap();
-        mix.acts().iter().map(ToString::to_string).collect()
+        mix.request_kinds()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]

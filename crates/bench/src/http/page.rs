@@ -1,13 +1,13 @@
 //! The measurement as a page.
 
-use super::Report;
+use super::HttpReport;
 use crate::Latency;
 use crate::format::{count, rate};
 use crate::report::cells;
-use crate::report::measured::{costs, course, errors};
+use crate::report::measured::{costs, errors, rate_over_time};
 use crate::report::page::Page;
 
-impl Report {
+impl HttpReport {
     /// One self-contained HTML file; the chart is inline SVG.
     pub fn html(&self) -> String {
         let found = &self.measurement;
@@ -20,7 +20,7 @@ impl Report {
             ("failed", count(found.failed)),
         ]);
         page.section("Throughput", &format!("Requests per second, {}.", self.url));
-        page.chart(&course(found, "requests per second"));
+        page.chart(&rate_over_time(found, "requests per second"));
         if let Some(latency) = &found.latency_us {
             page.section("Latency", "Of requests that were answered with 200.");
             page.table(Latency::PARTS, [latency.parts()]);

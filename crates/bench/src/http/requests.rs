@@ -15,13 +15,13 @@ use memchr::memmem::Finder;
 use serde_json::{Map, Value, json};
 use tokio::runtime::Builder;
 
-use super::Options;
-use super::act::Act;
-use super::connection::Connection;
-use super::place::Place;
+use super::HttpOptions;
+use super::address::ServiceAddress;
+use super::connection::TransitConnection;
+use super::request_kind::RequestKind;
 
 /// One request, with its check.
-pub struct Prepared {
+pub struct PreparedRequest {
     method: Method,
     uri: Uri,
     headers: HeaderMap,
@@ -31,7 +31,7 @@ pub struct Prepared {
     items: usize,
 }
 
-impl Prepared {
+impl PreparedRequest {
     /// The HTTP request.
     pub fn request(&self) -> Request<Full<Bytes>> {
         let mut request = Request::new(Full::new(self.body.clone()));
@@ -57,11 +57,11 @@ impl Prepared {
 }
 
 /// The requests of all clients.
-pub struct Requests(Vec<Arc<[Prepared]>>);
+pub struct Requests(Vec<Arc<[PreparedRequest]>>);
 
 impl Requests {
     /// Gets the inputs of requests from the service.
-    pub fn prepare(options: &Options, place: &Place) -> Result<Self> {
+    pub fn prepare(options: &HttpOptions, address: &ServiceAddress) -> Result<Self> {
         let invalid = |what| Err(Error::request(Kind::Invalid, what));
         if options.load.workers() == 0 {
             return invalid("clients: at least 1");
@@ -69,19 +69,19 @@ impl Requests {
         if options.batch == 0 {
             return invalid("batch: at least 1 item");
         }
-        let maker = Maker {
+        let builder = RequestBuilder {
             options,
-            place,
-            headers: headers(options, place)?,
+            address,
+            headers: headers(options, address)?,
         };
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|e| Error::pool(Kind::Environment, e.to_string()))?;
         let all = runtime.block_on(async {
-            let mut connection = Connection::new(place, options);
-            let mut all = vec![maker.of_one(&mut connection).await?];
-            maker.try_each(&all[0], &mut connection).await?;
+            let mut connection = TransitConnection::new(address, options);
+            let mut all = vec![builder.of_one(&mut connection).await?];
+            builder.try_each(&all[0], &mut connection).await?;
             while all.len() < options.load.workers() {
-                all.push(maker.of_one(&mut connection).await?);
+                all.push(builder.of_one(&mut connection).await?);
             }
             Ok::<_, Error>(all)
         });
@@ -89,18 +89,18 @@ impl Requests {
     }
 
     /// The requests of one client.
-    pub fn of(&self, client: usize) -> Arc<[Prepared]> {
+    pub fn of(&self, client: usize) -> Arc<[PreparedRequest]> {
         Arc::clone(&self.0[client])
     }
 }
 
-fn headers(options: &Options, place: &Place) -> Result<HeaderMap> {
+fn headers(options: &HttpOptions, address: &ServiceAddress) -> Result<HeaderMap> {
     let value = |bytes: &[u8], what: &str| {
         HeaderValue::from_bytes(bytes)
             .map_err(|_| Error::request(Kind::Invalid, format!("{what}: not fit for a header")))
     };
     let mut headers = HeaderMap::new();
-    headers.insert(HOST, value(place.host.as_bytes(), "the host")?);
+    headers.insert(HOST, value(address.host.as_bytes(), "the host")?);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if let Some(token) = &options.token {
         let mut token = value(token.expose().trim_ascii(), "the token")?;
@@ -113,15 +113,18 @@ fn headers(options: &Options, place: &Place) -> Result<HeaderMap> {
     Ok(headers)
 }
 
-struct Maker<'a> {
-    options: &'a Options,
-    place: &'a Place,
+struct RequestBuilder<'a> {
+    options: &'a HttpOptions,
+    address: &'a ServiceAddress,
     headers: HeaderMap,
 }
 
-impl Maker<'_> {
+impl RequestBuilder<'_> {
     /// Prepares the requests of one client, with its own bytes.
-    async fn of_one(&self, connection: &mut Connection<'_>) -> Result<Arc<[Prepared]>> {
+    async fn of_one(
+        &self,
+        connection: &mut TransitConnection<'_>,
+    ) -> Result<Arc<[PreparedRequest]>> {
         let mut payload = vec![0; self.options.payload];
         getrandom::fill(&mut payload).map_err(|error| {
             let message = format!("the system gave no random bytes: {error}");
@@ -130,8 +133,8 @@ impl Maker<'_> {
         let payload = STANDARD.encode(payload);
         let mut made = BTreeMap::new();
         let mut requests = Vec::new();
-        for act in self.options.mix.acts() {
-            let of = match act.of {
+        for kind in self.options.mix.request_kinds() {
+            let of = match kind.of {
                 None => None,
                 Some((other, member)) => {
                     if !made.contains_key(other) {
@@ -141,17 +144,21 @@ impl Maker<'_> {
                     made.get(other).map(|value| (member, value.clone()))
                 }
             };
-            requests.push(self.request(act, &payload, of, self.options.batch)?);
+            requests.push(self.request(kind, &payload, of, self.options.batch)?);
         }
         Ok(requests.into())
     }
 
     /// Sends one request of each kind, to report errors before the measurement.
-    async fn try_each(&self, requests: &[Prepared], connection: &mut Connection<'_>) -> Result<()> {
+    async fn try_each(
+        &self,
+        requests: &[PreparedRequest],
+        connection: &mut TransitConnection<'_>,
+    ) -> Result<()> {
         let mut tried = Vec::new();
-        for (request, act) in requests.iter().zip(self.options.mix.acts()) {
-            if !tried.contains(&act.name) {
-                tried.push(act.name);
+        for (request, kind) in requests.iter().zip(self.options.mix.request_kinds()) {
+            if !tried.contains(&kind.name) {
+                tried.push(kind.name);
                 let answer = connection.ask(request.request()).await?;
                 request.check(&answer)?;
             }
@@ -162,44 +169,46 @@ impl Maker<'_> {
     /// Gets `member` from the answer to another operation.
     async fn ask(
         &self,
-        act: &str,
+        kind: &str,
         member: &str,
         payload: &str,
-        connection: &mut Connection<'_>,
+        connection: &mut TransitConnection<'_>,
     ) -> Result<Value> {
-        let act = Act::find(act).ok_or_else(|| Error::request(Kind::Invalid, act))?;
-        let request = self.request(act, payload, None, 1)?;
+        let kind = RequestKind::find(kind).ok_or_else(|| Error::request(Kind::Invalid, kind))?;
+        let request = self.request(kind, payload, None, 1)?;
         let answer = connection.ask(request.request()).await?;
         let json: Value = serde_json::from_slice(&answer).unwrap_or_default();
         match &json["data"][member] {
-            Value::Null => Err(Error::protocol(format!("{act}: no {member} in the answer"))),
+            Value::Null => Err(Error::protocol(format!(
+                "{kind}: no {member} in the answer"
+            ))),
             value => Ok(value.clone()),
         }
     }
 
     fn request(
         &self,
-        act: &Act,
+        kind: &RequestKind,
         payload: &str,
         of: Option<(&str, Value)>,
         items: usize,
-    ) -> Result<Prepared> {
-        let key = if act.path.ends_with('/') {
+    ) -> Result<PreparedRequest> {
+        let key = if kind.path.ends_with('/') {
             escaped(&self.options.key)
         } else {
             String::new()
         };
-        let path = format!("{}/v1/{}{key}", self.place.prefix, act.path);
+        let path = format!("{}/v1/{}{key}", self.address.prefix, kind.path);
         let uri = path
             .parse()
             .map_err(|_| Error::request(Kind::Invalid, format!("{path}: no path of a URL")))?;
         let mut headers = self.headers.clone();
-        let (method, body) = if act.is_constant() {
+        let (method, body) = if kind.is_constant() {
             headers.remove(CONTENT_TYPE);
             (Method::GET, Bytes::new())
         } else {
             let mut item: Map<String, Value> = self.options.with.clone();
-            let own = act.payload.map(|member| (member, json!(payload)));
+            let own = kind.payload.map(|member| (member, json!(payload)));
             let all = own.into_iter().chain(of);
             item.extend(all.map(|(member, value)| (member.to_owned(), value)));
             let body = match items {
@@ -208,13 +217,13 @@ impl Maker<'_> {
             };
             (Method::POST, body.to_string().into())
         };
-        let expected = match act.name {
+        let expected = match kind.name {
             "decrypt" => payload.to_owned(),
             "verify" => "true".to_owned(),
-            _ => format!("\"{}\"", act.answer),
+            _ => format!("\"{}\"", kind.answer),
         };
-        let items = if act.is_constant() { 1 } else { items };
-        Ok(Prepared {
+        let items = if kind.is_constant() { 1 } else { items };
+        Ok(PreparedRequest {
             method,
             uri,
             headers,

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use super::Report;
+use super::HttpReport;
 use crate::format::{lines, rate};
 
-impl Report {
+impl HttpReport {
     /// The load in a line.
     pub(super) fn what(&self) -> String {
         let batch = match self.batch {
@@ -24,7 +24,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for HttpReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", lines(&self.what()))?;
         writeln!(f, "{}", lines(&format!("from {}", self.url)))?;

@@ -1,17 +1,17 @@
 //! The table as a page of charts and tables.
 
-use super::{Report, Row};
+use super::{MatrixReport, MatrixRow};
 use crate::TlsRow;
 use crate::format::{count, plain, rate, three};
-use crate::report::chart::{Chart, Ink, Line, Style};
+use crate::report::chart::{Chart, ChartSeries, Ink, Style};
 use crate::report::page::Page;
 use crate::tls::Figures;
 
-impl Report {
+impl MatrixReport {
     /// One self-contained HTML file; charts are inline SVG.
     pub fn html(&self) -> String {
         let mut page = Page::new(&self.what(), &self.head.when_and_where());
-        let best = || self.rows.iter().filter_map(Row::figures);
+        let best = || self.rows.iter().filter_map(MatrixRow::figures);
         page.headline(&[
             ("cells measured", count(best().count() as u64)),
             (
@@ -31,7 +31,7 @@ impl Report {
             cells[0] = format!("{}. {}", at + 1, cells[0]);
             cells
         });
-        page.table(Row::HEADS, numbered);
+        page.table(MatrixRow::HEADS, numbered);
         for rows in self.series() {
             let cell = &rows[0].cell;
             let what = format!(
@@ -67,13 +67,13 @@ impl Report {
             x: "row",
             y: "times the published",
             lines: vec![
-                Line::new(
+                ChartSeries::new(
                     "published",
                     Ink::Published,
                     vec![(0.0, 1.0), (end, 1.0)],
                     Style::Dashed,
                 ),
-                Line::new("measured", Ink::Measured, ratios.collect(), Style::Apart),
+                ChartSeries::new("measured", Ink::Measured, ratios.collect(), Style::Apart),
             ],
             marks: Vec::new(),
             whole_x: true,
@@ -81,8 +81,8 @@ impl Report {
     }
 
     /// Groups of rows that differ only in the number of tokens.
-    fn series(&self) -> Vec<Vec<&Row>> {
-        let mut series: Vec<Vec<&Row>> = Vec::new();
+    fn series(&self) -> Vec<Vec<&MatrixRow>> {
+        let mut series: Vec<Vec<&MatrixRow>> = Vec::new();
         for row in self.rows.iter().filter(|row| row.best.is_some()) {
             let alike = series.iter_mut().find(|rows| {
                 let (one, other) = (&rows[0].cell, &row.cell);
@@ -99,8 +99,8 @@ impl Report {
     }
 }
 
-fn against_tokens(rows: &[&Row]) -> Chart<'static> {
-    let points = |figures: &dyn Fn(&Row) -> Option<f64>| {
+fn against_tokens(rows: &[&MatrixRow]) -> Chart<'static> {
+    let points = |figures: &dyn Fn(&MatrixRow) -> Option<f64>| {
         let points = rows
             .iter()
             .filter_map(|row| Some((f64::from(row.cell.hsms), figures(row)?)));
@@ -112,8 +112,8 @@ fn against_tokens(rows: &[&Row]) -> Chart<'static> {
         x: "tokens",
         y: "transactions per second",
         lines: vec![
-            Line::new("published", Ink::Published, published, Style::Dots),
-            Line::new("measured", Ink::Measured, measured, Style::Dots),
+            ChartSeries::new("published", Ink::Published, published, Style::Dots),
+            ChartSeries::new("measured", Ink::Measured, measured, Style::Dots),
         ],
         marks: Vec::new(),
         whole_x: true,
@@ -134,7 +134,7 @@ const EVERY: [&str; 11] = [
     "shortest",
 ];
 
-impl Row {
+impl MatrixRow {
     fn every(&self, number: usize) -> Vec<Vec<String>> {
         let runs = self.runs.iter().enumerate().map(|(at, run)| {
             let star = if self.best == Some(at) { ", best" } else { "" };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hsmux_token::{Error, Kind, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::tls::{self, Extent, Offer, Pace, Trust};
+use crate::tls::{self, Extent, Offer, RequestPace, Trust};
 
 /// The table.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ pub struct Cell {
     /// Whether its resources are requested.
     pub follow: bool,
     /// The options of the client.
-    pub client: Client,
+    pub client: ClientSettings,
     /// The folder of the file, for commands.
     pub folder: PathBuf,
 }
@@ -55,7 +55,7 @@ pub struct Cell {
 /// Options of the client for all cells.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Client {
+pub struct ClientSettings {
     time: String,
     timeout: String,
     warm_up: Option<String>,
@@ -69,7 +69,7 @@ pub struct Client {
     resume: f64,
 }
 
-impl Default for Client {
+impl Default for ClientSettings {
     fn default() -> Self {
         Self {
             time: "30s".into(),
@@ -89,18 +89,18 @@ impl Default for Client {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct PlanFile {
     #[serde(default = "three")]
     best_of: usize,
     #[serde(default)]
-    client: Client,
-    pages: BTreeMap<String, Page>,
-    cells: Vec<Cells>,
+    client: ClientSettings,
+    pages: BTreeMap<String, PageSettings>,
+    cells: Vec<CellSet>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Page {
+struct PageSettings {
     url: String,
     #[serde(default)]
     follow: bool,
@@ -109,12 +109,12 @@ struct Page {
 /// All combinations of keys, numbers of tokens, modules, pages and loads.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Cells {
+struct CellSet {
     key: Items<String>,
     hsms: Items<u32>,
     module: Items<String>,
     page: Items<String>,
-    load: Items<Load>,
+    load: Items<LoadSettings>,
     start: String,
     stop: Option<String>,
     #[serde(default = "minute")]
@@ -125,7 +125,7 @@ struct Cells {
 
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Load {
+struct LoadSettings {
     users: usize,
     /// The default is a burst.
     think: Option<String>,
@@ -167,7 +167,7 @@ impl Plan {
             Error::request(Kind::Invalid, format!("{}: {why}", path.display()))
         };
         let text = std::fs::read_to_string(path).map_err(|e| wrong(&e))?;
-        let file: File = toml::from_str(&text).map_err(|e| wrong(&e))?;
+        let file: PlanFile = toml::from_str(&text).map_err(|e| wrong(&e))?;
         let folder = std::path::absolute(path).map_err(|e| wrong(&e))?;
         let folder = folder.parent().unwrap_or(Path::new("/"));
         let mut cells = Vec::new();
@@ -189,14 +189,14 @@ impl Plan {
     }
 }
 
-impl Cells {
-    fn cells(&self, file: &File, folder: &Path) -> Result<Vec<Cell>> {
+impl CellSet {
+    fn cells(&self, file: &PlanFile, folder: &Path) -> Result<Vec<Cell>> {
         let page = |name: &String| {
             let missing = || Error::request(Kind::Invalid, format!("there is no [pages.{name}]"));
             let page = file.pages.get(name).ok_or_else(missing)?;
             Ok((name.clone(), page.url.clone(), page.follow))
         };
-        let load = |load: &Load| {
+        let load = |load: &LoadSettings| {
             let think_s = load.think.as_deref().map_or(Ok(0.0), seconds)?;
             Ok((load.users, think_s))
         };
@@ -248,7 +248,7 @@ fn spread<T>(cells: &[Cell], values: &[T], set: impl Fn(&mut Cell, &T)) -> Vec<C
 
 impl Cell {
     /// The options of its measurement.
-    pub fn options(&self) -> Result<tls::Options> {
+    pub fn options(&self) -> Result<tls::TlsOptions> {
         let client = &self.client;
         let trust = match &client.ca {
             Some(file) => Trust::Roots(self.folder.join(file)),
@@ -257,9 +257,9 @@ impl Cell {
         };
         let version = client.tls.as_deref().map(str::parse).transpose();
         let warm_up = client.warm_up.as_deref().map_or(Ok(0.0), seconds)?;
-        Ok(tls::Options {
+        Ok(tls::TlsOptions {
             users: self.users,
-            pace: Pace::ThinkS(self.think_s),
+            pace: RequestPace::ThinkS(self.think_s),
             extent: Extent::Time(Duration::from_secs_f64(seconds(&client.time)?)),
             follow: self.follow,
             resume: client.resume,
@@ -273,7 +273,7 @@ impl Cell {
             connect: client.resolve.clone(),
             timeout: Duration::from_secs_f64(seconds(&client.timeout)?),
             warm_up: Duration::from_secs_f64(warm_up),
-            ..tls::Options::new(self.url.clone())
+            ..tls::TlsOptions::new(self.url.clone())
         })
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use hsmux_token::{Error, Kind, Result};
 use serde::{Deserialize, Serialize};
 
-use super::{Cell, Run};
+use super::{Cell, CellRun};
 use crate::record;
 
 /// The version of the format; others are refused.
@@ -16,20 +16,21 @@ const FORM: &str = "hsmux-matrix/1";
 /// The file's contents.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct State {
+pub struct MatrixState {
     form: String,
     /// Cells with at least one run, including those that the table no longer has.
-    cells: Vec<Known>,
+    cells: Vec<CellRuns>,
 }
 
+/// The finished runs of a cell.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Known {
+struct CellRuns {
     cell: Cell,
-    runs: Vec<Run>,
+    runs: Vec<CellRun>,
 }
 
-impl State {
+impl MatrixState {
     /// Reads the file, unless it is missing or `restart` is set.
     pub fn open(path: &Path, restart: bool) -> Result<Self> {
         let empty = Self {
@@ -51,16 +52,16 @@ impl State {
     }
 
     /// The finished runs of a cell.
-    pub fn runs(&self, cell: &Cell) -> &[Run] {
+    pub fn runs(&self, cell: &Cell) -> &[CellRun] {
         let known = self.cells.iter().find(|known| known.cell == *cell);
         known.map_or(&[], |known| &known.runs)
     }
 
     /// Records a run.
-    pub fn add(&mut self, cell: &Cell, run: Run, path: &Path) -> Result<()> {
+    pub fn add(&mut self, cell: &Cell, run: CellRun, path: &Path) -> Result<()> {
         match self.cells.iter_mut().find(|known| known.cell == *cell) {
             Some(known) => known.runs.push(run),
-            None => self.cells.push(Known {
+            None => self.cells.push(CellRuns {
                 cell: cell.clone(),
                 runs: vec![run],
             }),

@@ -11,8 +11,8 @@ use hsmux_token::{Error, Kind, Result};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::Cell;
-use crate::Control;
-use crate::tls::{self, Options};
+use crate::RunControl;
+use crate::tls::{self, TlsOptions};
 
 /// A running system under test; it ends on drop.
 pub struct System {
@@ -22,17 +22,17 @@ pub struct System {
 }
 
 /// The interval of polls.
-const GLANCE: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The time for an answer of a running system.
 const ANSWER: Duration = Duration::from_secs(1);
 
 /// How long it may take to end after SIGTERM.
-const PATIENCE: Duration = Duration::from_secs(20);
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl System {
     /// Starts it and waits for an answer or an interruption. Its output goes to a file beside the state.
-    pub fn start(cell: &Cell, state: &Path, control: Control<'_>) -> Result<Self> {
+    pub fn start(cell: &Cell, state: &Path, control: RunControl<'_>) -> Result<Self> {
         let mut path = state.as_os_str().to_owned();
         path.push(".log");
         let failed = |why: &dyn std::fmt::Display| {
@@ -42,7 +42,7 @@ impl System {
         let log = File::options().create(true).append(true).open(&path);
         let log = log.map_err(|e| failed(&e))?;
         let mut options = cell.options()?;
-        await_silence(&mut options, control).map_err(|why| failed(&why))?;
+        wait_for_shutdown(&mut options, control).map_err(|why| failed(&why))?;
         let child = shell(&cell.start, cell, &log).and_then(|mut command| command.spawn());
         let child = child.map_err(|e| failed(&e))?;
         let mut this = Self {
@@ -59,13 +59,13 @@ impl System {
             {
                 return Err(failed(&format_args!("it has ended: {status}")));
             }
-            options.timeout = ready.saturating_sub(began.elapsed()).max(GLANCE);
+            options.timeout = ready.saturating_sub(began.elapsed()).max(POLL_INTERVAL);
             match tls::answers(&options) {
                 Ok(_) => return Ok(this),
                 Err(error) if began.elapsed() >= ready => {
                     return Err(failed(&format_args!("no answer within {ready:?}: {error}")));
                 }
-                Err(_) => sleep(GLANCE),
+                Err(_) => sleep(POLL_INTERVAL),
             }
         }
         Ok(this)
@@ -95,13 +95,13 @@ impl System {
         }
         // After a wait, the process id may belong to another process.
         for signal in [Signal::TERM, Signal::KILL] {
-            let until = Instant::now() + PATIENCE;
+            let until = Instant::now() + STOP_TIMEOUT;
             if self.child.try_wait()?.is_some() {
                 return Ok(());
             }
             kill_process_group(Pid::from_child(&self.child), signal)?;
             while self.child.try_wait()?.is_none() && Instant::now() < until {
-                sleep(GLANCE);
+                sleep(POLL_INTERVAL);
             }
         }
         Ok(())
@@ -116,14 +116,14 @@ impl Drop for System {
 }
 
 /// Waits until nothing answers: another server would be measured in place of the new one.
-fn await_silence(options: &mut Options, control: Control<'_>) -> Result<(), String> {
+fn wait_for_shutdown(options: &mut TlsOptions, control: RunControl<'_>) -> Result<(), String> {
     options.timeout = ANSWER;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + STOP_TIMEOUT;
     while !control.stopped() && tls::answers(options).is_ok() {
         if Instant::now() >= until {
             return Err(format!("{} answers already; end that first", options.url));
         }
-        sleep(GLANCE);
+        sleep(POLL_INTERVAL);
     }
     Ok(())
 }

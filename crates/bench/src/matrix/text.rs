@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Cell, Report, Row};
+use super::{Cell, MatrixReport, MatrixRow};
 use crate::format::{count, lines, plain, rate, table, three};
 use crate::tls::Figures;
 
@@ -32,7 +32,7 @@ impl Cell {
     }
 }
 
-impl Row {
+impl MatrixRow {
     /// The headings of [`Self::cells`].
     pub(super) const HEADS: [&'static str; 6] = [
         "cell",
@@ -61,7 +61,7 @@ impl Row {
     }
 }
 
-impl Report {
+impl MatrixReport {
     /// The measurement in a line.
     pub(super) fn what(&self) -> String {
         let left = match self.left {
@@ -84,11 +84,15 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for MatrixReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", lines(&self.what()))?;
         writeln!(f, "{}\n", self.head)?;
-        writeln!(f, "{}", table(Row::HEADS, self.rows.iter().map(Row::cells)))?;
+        writeln!(
+            f,
+            "{}",
+            table(MatrixRow::HEADS, self.rows.iter().map(MatrixRow::cells))
+        )?;
         for error in self.errors() {
             writeln!(f, "\n{}", lines(&error))?;
         }

@@ -7,22 +7,22 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 pub struct Chart<'a> {
     pub x: &'a str,
     pub y: &'a str,
-    pub lines: Vec<Line>,
+    pub lines: Vec<ChartSeries>,
     /// Vertical marks with labels.
     pub marks: Vec<(f64, String)>,
     /// Whether the x axis has only whole numbers.
     pub whole_x: bool,
 }
 
-/// One line.
-pub struct Line {
+/// One line of a chart.
+pub struct ChartSeries {
     pub name: String,
     pub ink: Ink,
     pub points: Vec<(f64, f64)>,
     pub style: Style,
 }
 
-impl Line {
+impl ChartSeries {
     pub fn new(name: &str, ink: Ink, points: Vec<(f64, f64)>, style: Style) -> Self {
         Self {
             name: name.to_owned(),
@@ -191,7 +191,7 @@ mod tests {
 
     fn chart(points: Vec<(f64, f64)>) -> String {
         let name = String::new();
-        let line = Line {
+        let line = ChartSeries {
             name,
             ink: Ink::Measured,
             points,

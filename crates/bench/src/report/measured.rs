@@ -1,18 +1,18 @@
 //! Parts of every page of one measurement.
 
 use super::cells;
-use super::chart::{Chart, Ink, Line, Style};
+use super::chart::{Chart, ChartSeries, Ink, Style};
 use super::page::Page;
 use crate::Measurement;
 use crate::format::count;
 
 /// The rate over time.
-pub fn course(found: &Measurement, y: &'static str) -> Chart<'static> {
+pub fn rate_over_time(found: &Measurement, y: &'static str) -> Chart<'static> {
     let points = found.timeline.iter();
     Chart {
         x: "seconds",
         y,
-        lines: vec![Line {
+        lines: vec![ChartSeries {
             name: "answered".to_owned(),
             ink: Ink::Measured,
             points: points.map(|point| (point.at_s, point.per_second)).collect(),

@@ -1,14 +1,14 @@
 //! The scaling measurement as a page of charts and tables.
 
-use super::text::{BESIDE, STEP};
-use super::{Report, Step};
+use super::text::{PUBLISHED_COMPARISON, STEP};
+use super::{ScaleReport, ScaleStep};
 use crate::format::{count, rate, three};
 use crate::reference;
 use crate::report::cells;
-use crate::report::chart::{Chart, Ink, Line, Style};
+use crate::report::chart::{Chart, ChartSeries, Ink, Style};
 use crate::report::page::Page;
 
-impl Report {
+impl ScaleReport {
     /// One self-contained HTML file; charts are inline SVG.
     pub fn html(&self) -> String {
         let mut page = Page::new(&self.title, &self.head.when_and_where());
@@ -20,14 +20,19 @@ impl Report {
             "Signatures per second against members in service.",
         );
         page.chart(&self.throughput());
-        page.table(STEP, self.steps.iter().map(Step::cells));
+        page.table(STEP, self.steps.iter().map(ScaleStep::cells));
         if let Some(kind) = &self.published {
             let about = format!("Cloned {kind} keys on SmartCard-HSMs: rates of as many members.");
             page.section("Beside the published", &about);
-            page.table(BESIDE, self.steps.iter().filter_map(Step::beside));
+            page.table(
+                PUBLISHED_COMPARISON,
+                self.steps
+                    .iter()
+                    .filter_map(ScaleStep::published_comparison),
+            );
         }
         for step in &self.steps {
-            self.course(step, &mut page);
+            self.rate_over_time(step, &mut page);
         }
         self.costs(&mut page);
         self.published(&mut page);
@@ -35,7 +40,7 @@ impl Report {
     }
 
     fn headline(&self) -> Vec<(&'static str, String)> {
-        let total = |of: fn(&Step) -> u64| count(self.steps.iter().map(of).sum());
+        let total = |of: fn(&ScaleStep) -> u64| count(self.steps.iter().map(of).sum());
         let mut headline = Vec::new();
         if let Some(last) = self.steps.last() {
             headline.push(("at the most members", rate(last.measurement.per_second)));
@@ -58,7 +63,7 @@ impl Report {
 
     fn speed_up(&self) -> Chart<'static> {
         let most = self.steps.last().map_or(1, |step| step.members) as f64;
-        let mut lines = vec![Line {
+        let mut lines = vec![ChartSeries {
             name: "linear".to_owned(),
             ink: Ink::Ideal,
             points: vec![(0.0, 0.0), (most, most)],
@@ -108,8 +113,8 @@ impl Report {
             .collect()
     }
 
-    fn measured(&self, value: fn(&Step) -> f64) -> Line {
-        Line {
+    fn measured(&self, value: fn(&ScaleStep) -> f64) -> ChartSeries {
+        ChartSeries {
             name: "measured".to_owned(),
             ink: Ink::Measured,
             points: self
@@ -122,7 +127,7 @@ impl Report {
     }
 
     /// The rate over time, for steps with events.
-    fn course(&self, step: &Step, page: &mut Page) {
+    fn rate_over_time(&self, step: &ScaleStep, page: &mut Page) {
         let events = self
             .events
             .iter()
@@ -142,10 +147,10 @@ impl Report {
                 count(lost)
             ),
         );
-        let course = &step.measurement.timeline;
-        let start = course.first().map(|first| (0.0, first.per_second));
-        let points = course.iter().map(|point| (point.at_s, point.per_second));
-        let line = Line {
+        let timeline = &step.measurement.timeline;
+        let start = timeline.first().map(|first| (0.0, first.per_second));
+        let points = timeline.iter().map(|point| (point.at_s, point.per_second));
+        let line = ChartSeries {
             name: "measured".to_owned(),
             ink: Ink::Measured,
             points: start.into_iter().chain(points).collect(),
@@ -184,8 +189,8 @@ impl Report {
     }
 }
 
-fn published_line(kind: &str, ink: Ink, points: Vec<(f64, f64)>) -> Line {
-    Line {
+fn published_line(kind: &str, ink: Ink, points: Vec<(f64, f64)>) -> ChartSeries {
+    ChartSeries {
         name: format!("published: SmartCard-HSM, {kind}"),
         ink,
         points,

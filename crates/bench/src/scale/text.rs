@@ -2,20 +2,24 @@
 
 use std::fmt;
 
-use super::{Event, Report, Step};
+use super::{ScaleEvent, ScaleReport, ScaleStep};
 use crate::format::{count, lines, rate, table, three};
 use crate::report::cells;
 
-impl fmt::Display for Report {
+impl fmt::Display for ScaleReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", lines(&self.title))?;
         writeln!(f, "{}\n", self.head)?;
-        writeln!(f, "{}\n", table(STEP, self.steps.iter().map(Step::cells)))?;
+        writeln!(
+            f,
+            "{}\n",
+            table(STEP, self.steps.iter().map(ScaleStep::cells))
+        )?;
         if let Some(members) = self.interrupted_with() {
             writeln!(f, "interrupted with {members} members\n")?;
         }
         for event in &self.events {
-            let Event {
+            let ScaleEvent {
                 members,
                 at_s,
                 what,
@@ -28,10 +32,15 @@ impl fmt::Display for Report {
             )?;
         }
         if let Some(kind) = &self.published {
-            let beside = table(BESIDE, self.steps.iter().filter_map(Step::beside));
+            let published_comparison = table(
+                PUBLISHED_COMPARISON,
+                self.steps
+                    .iter()
+                    .filter_map(ScaleStep::published_comparison),
+            );
             writeln!(
                 f,
-                "Beside the published SmartCard-HSMs, {kind}\n\n{beside}\n"
+                "Beside the published SmartCard-HSMs, {kind}\n\n{published_comparison}\n"
             )?;
         }
         let heading = "Published: SmartCard-HSM cluster (other hardware, for reference)";
@@ -41,7 +50,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// The columns of [`Step::cells`].
+/// The columns of [`ScaleStep::cells`].
 pub(super) const STEP: [&str; 8] = [
     "members",
     "rate",
@@ -53,10 +62,11 @@ pub(super) const STEP: [&str; 8] = [
     "verified",
 ];
 
-/// The columns of [`Step::beside`].
-pub(super) const BESIDE: [&str; 4] = ["members", "measured", "published", "of published"];
+/// The columns of [`ScaleStep::published_comparison`].
+pub(super) const PUBLISHED_COMPARISON: [&str; 4] =
+    ["members", "measured", "published", "of published"];
 
-impl Step {
+impl ScaleStep {
     /// The measurement, in the columns of [`STEP`].
     pub(super) fn cells(&self) -> [String; 8] {
         let m = &self.measurement;
@@ -72,8 +82,8 @@ impl Step {
         ]
     }
 
-    /// The measured rate beside the published one, in the columns of [`BESIDE`].
-    pub(super) fn beside(&self) -> Option<[String; 4]> {
+    /// The measured rate beside the published one, in the columns of [`PUBLISHED_COMPARISON`].
+    pub(super) fn published_comparison(&self) -> Option<[String; 4]> {
         let published = self.published_per_second?;
         let measured = self.measurement.per_second;
         Some([

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use super::Report;
+use super::SignReport;
 use crate::format::{bytes, count, lines, micros, rate, table, three, whole};
 use crate::measurement::{Latency, Measurement};
 use crate::report::cells;
 
-impl fmt::Display for Report {
+impl fmt::Display for SignReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (key, mechanism, len) = (&self.key, &self.mechanism, self.data_len);
         let what = format!("{mechanism} by {key}, over {len} bytes");
@@ -28,7 +28,7 @@ impl fmt::Display for Report {
     }
 }
 
-impl Report {
+impl SignReport {
     fn published(&self) -> String {
         let percent =
             |value: Option<f64>| value.map_or(String::new(), |value| format!("{} %", three(value)));

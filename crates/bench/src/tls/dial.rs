@@ -17,8 +17,8 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::site::Site;
-use super::terms::{Seen, Trust, connector, refused};
-use super::{Options, exchange};
+use super::terms::{TlsParameters, Trust, connector, refused};
+use super::{TlsOptions, exchange};
 
 /// Opens connections to one site.
 pub struct Dialer {
@@ -35,7 +35,7 @@ pub struct Dialer {
 
 impl Dialer {
     /// By the options.
-    pub fn new(site: &Site, options: &Options) -> Result<Self> {
+    pub fn new(site: &Site, options: &TlsOptions) -> Result<Self> {
         let name = options.name.clone().unwrap_or_else(|| site.host.clone());
         let authority = if name.contains(':') {
             format!("[{name}]:{}", site.port)
@@ -69,9 +69,9 @@ impl Dialer {
     }
 
     /// The handshake on a connection; a share of them offers a session.
-    pub async fn shake(&self, tcp: TcpStream) -> Result<SslStream<TcpStream>> {
+    pub async fn handshake(&self, tcp: TcpStream) -> Result<SslStream<TcpStream>> {
         if self.offers() {
-            let mut connector = self.resuming.layer(Given(Some(tcp)));
+            let mut connector = self.resuming.layer(ConnectedStream(Some(tcp)));
             let shaken = connector.call(self.uri.clone()).await;
             return match shaken.map_err(|e| failed(&e))? {
                 MaybeHttpsStream::Https(stream) => Ok(stream),
@@ -85,15 +85,15 @@ impl Dialer {
     }
 
     /// Requests the page once; returns the parameters of the handshake.
-    pub fn probe(&self, site: &Site, timeout: Duration) -> Result<Seen> {
+    pub fn probe(&self, site: &Site, timeout: Duration) -> Result<TlsParameters> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
         let runtime = runtime.map_err(|e| failed(&e))?;
         runtime.block_on(async {
             let probing = async {
-                let stream = self.shake(connect(site).await?).await?;
-                let seen = Seen::of(stream.ssl(), &self.trust);
+                let stream = self.handshake(connect(site).await?).await?;
+                let seen = TlsParameters::of(stream.ssl(), &self.trust);
                 exchange::get(stream, site, &site.target(), false).await?;
                 Ok(seen)
             };
@@ -127,9 +127,9 @@ fn failed(why: &dyn std::fmt::Display) -> Error {
 }
 
 /// An existing connection, in the form that the connector needs.
-struct Given(Option<TcpStream>);
+struct ConnectedStream(Option<TcpStream>);
 
-impl Service<Uri> for Given {
+impl Service<Uri> for ConnectedStream {
     type Response = TokioIo<TcpStream>;
     type Error = io::Error;
     type Future = Ready<io::Result<TokioIo<TcpStream>>>;

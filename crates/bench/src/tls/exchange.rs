@@ -18,7 +18,7 @@ use tokio_boring::SslStream;
 use super::site::Site;
 
 /// The answer.
-pub struct Answer {
+pub struct HttpAnswer {
     /// Its status.
     pub status: StatusCode,
     /// Bytes of its body.
@@ -40,7 +40,7 @@ pub async fn get(
     site: &Site,
     target: &str,
     keeps: bool,
-) -> Result<Answer> {
+) -> Result<HttpAnswer> {
     let request = Request::get(target)
         .header(HOST, site.authority())
         .header(
@@ -64,7 +64,7 @@ pub async fn get(
     join(asking, connection).await.0
 }
 
-async fn read(answer: Response<Incoming>, keeps: bool) -> Result<Answer> {
+async fn read(answer: Response<Incoming>, keeps: bool) -> Result<HttpAnswer> {
     let (head, mut body) = answer.into_parts();
     let text = |name| Some(head.headers.get(name)?.to_str().ok()?.to_owned());
     let is_page = text(CONTENT_TYPE).is_some_and(|kind| kind.starts_with("text/html"));
@@ -81,7 +81,7 @@ async fn read(answer: Response<Incoming>, keeps: bool) -> Result<Answer> {
             page.extend_from_slice(&data);
         }
     }
-    Ok(Answer {
+    Ok(HttpAnswer {
         status: head.status,
         bytes,
         ended: Instant::now(),

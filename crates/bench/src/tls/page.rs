@@ -1,13 +1,13 @@
 //! The measurement as a page.
 
-use super::{Report, Times};
+use super::{Times, TlsReport};
 use crate::Latency;
 use crate::format::{count, rate};
 use crate::report::cells;
-use crate::report::measured::{costs, course, errors};
+use crate::report::measured::{costs, errors, rate_over_time};
 use crate::report::page::Page;
 
-impl Report {
+impl TlsReport {
     /// One self-contained HTML file; the chart is inline SVG.
     pub fn html(&self) -> String {
         let (found, times) = (&self.measurement, &self.times);
@@ -29,7 +29,7 @@ impl Report {
         );
         page.table(["", "measured"], self.figures.rows());
         page.section("Throughput", "Hits per second.");
-        page.chart(&course(found, "hits per second"));
+        page.chart(&rate_over_time(found, "hits per second"));
         page.section(
             "Times",
             "Handshakes apart from whole requests, from connecting to the last byte.",

@@ -56,7 +56,7 @@ pub enum Trust {
 
 /// The parameters of a handshake.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct TlsParameters {
     /// `TLSv1.3`.
     pub version: String,
     /// The cipher suite by its name.
@@ -71,7 +71,7 @@ pub struct Seen {
     pub verified: bool,
 }
 
-impl Seen {
+impl TlsParameters {
     pub(super) fn of(ssl: &SslRef, trust: &Trust) -> Self {
         let key = ssl.peer_certificate().and_then(|certificate| {
             let key = certificate.public_key().ok()?;
@@ -96,7 +96,7 @@ impl Seen {
     }
 }
 
-impl fmt::Display for Seen {
+impl fmt::Display for TlsParameters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, {}", self.version, self.cipher)?;
         for part in [&self.group, &self.signature].into_iter().flatten() {

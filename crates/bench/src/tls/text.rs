@@ -2,18 +2,18 @@
 
 use std::fmt;
 
-use super::{Pace, Report, Times};
+use super::{RequestPace, Times, TlsReport};
 use crate::Latency;
 use crate::format::{count, lines, plain, rate, table};
 use crate::report::cells;
 
-impl Report {
+impl TlsReport {
     /// The load in a line.
     pub(super) fn what(&self) -> String {
         let pace = match self.pace {
-            Pace::ThinkS(0.0) => "in a burst".to_owned(),
-            Pace::ThinkS(time) => format!("who think up to {} s", plain(time)),
-            Pace::PerSecond(hits) => format!("{} intended", rate(hits)),
+            RequestPace::ThinkS(0.0) => "in a burst".to_owned(),
+            RequestPace::ThinkS(time) => format!("who think up to {} s", plain(time)),
+            RequestPace::PerSecond(hits) => format!("{} intended", rate(hits)),
         };
         let follow = if self.follow {
             ", with its resources"
@@ -91,7 +91,7 @@ impl Times {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for TlsReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", lines(&self.what()))?;
         writeln!(f, "{}", lines(&self.tls.to_string()))?;

@@ -8,33 +8,33 @@ use hyper::StatusCode;
 use tokio::time::Instant;
 
 use super::dial::{self, Dialer};
-use super::exchange::{self, Answer};
-use super::sheet::Sheet;
+use super::exchange::{self, HttpAnswer};
+use super::request_log::RequestLog;
 use super::site::Site;
-use super::{Extent, Options, Pace, follow};
-use crate::engine::{Caller, Later};
+use super::{Extent, RequestPace, TlsOptions, follow};
+use crate::engine::{AsyncCaller, CallerFuture};
 
 /// Shared state of all users.
-pub struct Visit<'a> {
-    pub options: &'a Options,
+pub struct LoadContext<'a> {
+    pub options: &'a TlsOptions,
     pub site: &'a Site,
     pub dialer: &'a Dialer,
-    pub sheet: Sheet,
+    pub log: RequestLog,
 }
 
 /// The maximum number of requests for a page and its resources.
 const MOST: usize = 200;
 
-impl Visit<'_> {
+impl LoadContext<'_> {
     /// One user.
-    pub fn user(&self) -> User<'_> {
+    pub fn user(&self) -> TlsUser<'_> {
         let left = match (self.options.extent, self.options.pace) {
-            (Extent::Hits(hits), Pace::ThinkS(_)) => Some(hits),
+            (Extent::Hits(hits), RequestPace::ThinkS(_)) => Some(hits),
             // With a rate, any free user takes the next hit.
             _ => None,
         };
-        User {
-            visit: self,
+        TlsUser {
+            context: self,
             left,
             thinks: false,
         }
@@ -63,7 +63,7 @@ impl Visit<'_> {
     }
 
     /// The references of an answer on this site.
-    fn further(&self, target: &str, answer: &Answer) -> Vec<String> {
+    fn further(&self, target: &str, answer: &HttpAnswer) -> Vec<String> {
         let mut found = Vec::new();
         if answer.status.is_redirection() {
             found.extend(answer.location.clone());
@@ -77,15 +77,15 @@ impl Visit<'_> {
     }
 
     /// One request on a separate connection, with its records.
-    async fn request(&self, target: &str) -> Result<Answer> {
-        self.sheet.begin();
+    async fn request(&self, target: &str) -> Result<HttpAnswer> {
+        self.log.begin();
         let began = Instant::now();
         let timeout = self.options.timeout;
         let asked = tokio::time::timeout(timeout, self.exchange(target, began)).await;
         let result = asked.unwrap_or_else(|_| Err(exchange::late(timeout)));
         match &result {
-            Ok(answer) => self.sheet.answered(answer, answer.ended - began),
-            Err(_) => self.sheet.unanswered(),
+            Ok(answer) => self.log.answered(answer, answer.ended - began),
+            Err(_) => self.log.unanswered(),
         }
         let answer = result?;
         match answer.status {
@@ -94,13 +94,13 @@ impl Visit<'_> {
         }
     }
 
-    async fn exchange(&self, target: &str, began: Instant) -> Result<Answer> {
+    async fn exchange(&self, target: &str, began: Instant) -> Result<HttpAnswer> {
         let tcp = dial::connect(self.site).await?;
         let connected = Instant::now();
-        let stream = self.dialer.shake(tcp).await?;
+        let stream = self.dialer.handshake(tcp).await?;
         let resumed = stream.ssl().session_reused();
-        self.sheet
-            .shaken(connected - began, connected.elapsed(), resumed);
+        self.log
+            .handshake_done(connected - began, connected.elapsed(), resumed);
         exchange::get(stream, self.site, target, self.options.follow).await
     }
 }
@@ -115,16 +115,16 @@ pub fn is_success(status: StatusCode) -> bool {
 }
 
 /// One user.
-pub struct User<'a> {
-    visit: &'a Visit<'a>,
+pub struct TlsUser<'a> {
+    context: &'a LoadContext<'a>,
     /// Remaining hits; `None` without a limit.
     left: Option<u64>,
     /// False before the first hit.
     thinks: bool,
 }
 
-impl Caller for User<'_> {
-    fn prepare(&mut self) -> Later<'_, ()> {
+impl AsyncCaller for TlsUser<'_> {
+    fn prepare(&mut self) -> CallerFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 
@@ -132,9 +132,9 @@ impl Caller for User<'_> {
         self.left != Some(0)
     }
 
-    fn think(&mut self) -> Later<'_, ()> {
-        let time = match self.visit.options.pace {
-            Pace::ThinkS(most) if self.thinks => most * fastrand::f64(),
+    fn think(&mut self) -> CallerFuture<'_, ()> {
+        let time = match self.context.options.pace {
+            RequestPace::ThinkS(most) if self.thinks => most * fastrand::f64(),
             _ => 0.0,
         };
         self.thinks = true;
@@ -145,8 +145,8 @@ impl Caller for User<'_> {
         })
     }
 
-    fn call(&mut self) -> Later<'_, Result<Bytes>> {
+    fn call(&mut self) -> CallerFuture<'_, Result<Bytes>> {
         self.left = self.left.map(|left| left.saturating_sub(1));
-        Box::pin(async move { self.visit.page().await.map(|()| Bytes::new()) })
+        Box::pin(async move { self.context.page().await.map(|()| Bytes::new()) })
     }
 }

@@ -1,7 +1,7 @@
 //! Virtual cards in memory.
 
-use hsmux_bench::burn_in::{self, Driven, Options};
-use hsmux_bench::{Key, cards};
+use hsmux_bench::burn_in::{self, BurnInOptions, NamedToken};
+use hsmux_bench::{BenchKey, cards};
 use hsmux_token::Uri;
 
 use crate::common::{fits_80_columns, keeps_schema, quiet};
@@ -22,9 +22,9 @@ fn cards_in_memory_are_burnt_in_and_one_that_lies_is_named() {
             let order = "wrong-signature".parse::<hsmux_vcard::Order>().unwrap();
             cards[at].control.obey(order.only(Some(3), Some(0x68)));
         }
-        let tokens: Vec<Driven> = cards.into_iter().map(|card| card.driven).collect();
-        let key = Key::find(&*tokens[0].token, Some(&Uri::default())).unwrap();
-        let options = Options {
+        let tokens: Vec<NamedToken> = cards.into_iter().map(|card| card.named_token).collect();
+        let key = BenchKey::find(&*tokens[0].token, Some(&Uri::default())).unwrap();
+        let options = BurnInOptions {
             tokens,
             key,
             name: "cards".into(),

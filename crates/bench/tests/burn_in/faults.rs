@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hsmux_bench::burn_in::{self};
-use hsmux_bench::{Control, Progress};
+use hsmux_bench::{Progress, RunControl};
 
 use crate::common::{Signer, fits_80_columns, keeps_schema, quiet};
 use crate::{folder, options, signers, until};
@@ -94,7 +94,7 @@ fn a_dead_token_is_asked_slowly() {
         let over = progress.elapsed > Duration::from_secs(1);
         stop.store(over, Ordering::Relaxed);
     };
-    let control = Control {
+    let control = RunControl {
         stop: &stop,
         progress: &progress,
     };

@@ -13,20 +13,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::Signer;
-use hsmux_bench::burn_in::{self, Driven, Options, Report};
-use hsmux_bench::{Control, Key, Progress};
+use hsmux_bench::burn_in::{self, BurnInOptions, BurnInReport, NamedToken};
+use hsmux_bench::{BenchKey, Progress, RunControl};
 use tempfile::TempDir;
 
 /// Options for tests with `signers`, named `hsm1`, `hsm2`, ..., and the state in `folder`.
-fn options(signers: Vec<Arc<Signer>>, folder: &Path, tests: u64) -> Options {
-    let key = Key::find(&*signers[0], None).unwrap();
-    let driven = |(number, token): (u32, Arc<Signer>)| Driven {
+fn options(signers: Vec<Arc<Signer>>, folder: &Path, tests: u64) -> BurnInOptions {
+    let key = BenchKey::find(&*signers[0], None).unwrap();
+    let named_token = |(number, token): (u32, Arc<Signer>)| NamedToken {
         name: format!("hsm{number}"),
         token,
     };
-    Options {
-        tokens: (1..).zip(signers).map(driven).collect(),
-        look: None,
+    BurnInOptions {
+        tokens: (1..).zip(signers).map(named_token).collect(),
+        pool_counts: None,
         name: "tokens in memory".into(),
         key,
         mechanism: None,
@@ -50,14 +50,14 @@ fn folder() -> TempDir {
 }
 
 /// Runs until this number of tests, then interrupts.
-fn until(options: &Options, performed: u64) -> Report {
+fn until(options: &BurnInOptions, performed: u64) -> BurnInReport {
     let stop = AtomicBool::new(false);
     let progress = |progress: &Progress| {
         if progress.done >= performed {
             stop.store(true, Ordering::Relaxed);
         }
     };
-    let control = Control {
+    let control = RunControl {
         stop: &stop,
         progress: &progress,
     };

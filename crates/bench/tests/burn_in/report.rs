@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use hsmux_bench::burn_in::{self, Behind, Member, Report};
-use hsmux_bench::{Control, Progress};
+use hsmux_bench::burn_in::{self, BurnInReport, MemberCounts, PoolCounts};
+use hsmux_bench::{Progress, RunControl};
 
 use crate::common::{Signer, fits_80_columns, keeps_schema};
 use crate::{folder, options, signers};
@@ -15,15 +15,15 @@ use crate::{folder, options, signers};
 fn members_behind_a_pool_have_their_share() {
     let folder = folder();
     let signer = Arc::new(Signer::new());
-    let looks = Arc::new(AtomicU64::new(0));
+    let queries = Arc::new(AtomicU64::new(0));
     let mut options = options(vec![Arc::clone(&signer)], folder.path(), 300);
-    let seen = Arc::clone(&looks);
-    let member = |name: &str, served, failed| Member {
+    let seen = Arc::clone(&queries);
+    let member = |name: &str, served, failed| MemberCounts {
         name: name.into(),
         served,
         failed,
     };
-    options.look = Some(Arc::new(move || {
+    options.pool_counts = Some(Arc::new(move || {
         // 1000 before the run, then more, then those of another daemon.
         let members = match seen.fetch_add(1, Ordering::Relaxed) {
             0 => vec![member("hsm1", 1000, 5), member("hsm2", 2000, 0)],
@@ -32,12 +32,13 @@ fn members_behind_a_pool_have_their_share() {
             _ => vec![member("hsm1", 50, 0), member("hsm2", 40, 1)],
         };
         let processes = vec![std::process::id()];
-        Some(Behind { members, processes })
+        Some(PoolCounts { members, processes })
     }));
     options.save_every = Duration::ZERO;
     let stop = AtomicBool::new(false);
-    let progress = |_: &Progress| stop.store(looks.load(Ordering::Relaxed) >= 4, Ordering::Relaxed);
-    let control = Control {
+    let progress =
+        |_: &Progress| stop.store(queries.load(Ordering::Relaxed) >= 4, Ordering::Relaxed);
+    let control = RunControl {
         stop: &stop,
         progress: &progress,
     };
@@ -64,20 +65,22 @@ fn the_report_has_memory_a_course_and_a_page() {
     let mut runs = Vec::new();
     for _ in 0..2 {
         let stop = AtomicBool::new(false);
-        let from = runs.last().map_or(0.0, |report: &Report| report.elapsed_s);
+        let from = runs
+            .last()
+            .map_or(0.0, |report: &BurnInReport| report.elapsed_s);
         let progress = |progress: &Progress| {
             let over = progress.elapsed.as_secs_f64() > from + 0.5;
             stop.store(over, Ordering::Relaxed);
             assert!(progress.left.is_some() && progress.of == Some(100_000_000));
         };
-        let control = Control {
+        let control = RunControl {
             stop: &stop,
             progress: &progress,
         };
         runs.push(burn_in::run(&options, control).unwrap());
     }
     let [first, second] = <[_; 2]>::try_from(runs).unwrap();
-    let own = |report: &Report| {
+    let own = |report: &BurnInReport| {
         let own = report
             .memory
             .iter()
@@ -96,7 +99,7 @@ fn the_report_has_memory_a_course_and_a_page() {
     );
 
     let json = keeps_schema(&second);
-    let back: Report = serde_json::from_value(json).unwrap();
+    let back: BurnInReport = serde_json::from_value(json).unwrap();
     assert_eq!(
         (back.performed, back.memory),
         (second.performed, second.memory.clone())

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hsmux_bench::burn_in::{self, Options};
-use hsmux_bench::{Control, Key, Progress, mechanism};
+use hsmux_bench::burn_in::{self, BurnInOptions};
+use hsmux_bench::{BenchKey, Progress, RunControl, mechanism};
 use hsmux_token::Token;
 
 use crate::common::{Signer, quiet};
@@ -51,7 +51,7 @@ fn every_test_is_counted_once_over_all_runs() {
     assert_eq!((again.performed, again.runs), (6000, 4));
     assert_eq!(signers.iter().map(signed).sum::<u64>(), 6000);
 
-    let anew = Options {
+    let anew = BurnInOptions {
         restart: true,
         tests: 100,
         ..options
@@ -73,7 +73,7 @@ fn the_state_is_written_while_it_runs_and_can_be_gone_on_with() {
             stop.store(passed(&copy) > 0, Ordering::Relaxed);
         }
     };
-    let control = Control {
+    let control = RunControl {
         stop: &stop,
         progress: &progress,
     };
@@ -81,7 +81,7 @@ fn the_state_is_written_while_it_runs_and_can_be_gone_on_with() {
     let passed = passed(&copy);
     assert!(passed > 0 && passed < whole.performed);
     assert!(written(&copy)["elapsed_s"].as_f64() > Some(0.0));
-    let resumed = Options {
+    let resumed = BurnInOptions {
         state: copy,
         tests: passed + 50,
         ..options
@@ -104,7 +104,7 @@ fn another_burn_in_is_refused_by_name() {
     let folder = folder();
     let make = || options(signers(2), folder.path(), 50);
     burn_in::run(&make(), quiet()).unwrap();
-    let refused = |options: Options, why: &str| {
+    let refused = |options: BurnInOptions, why: &str| {
         let error = burn_in::run(&options, quiet()).unwrap_err().to_string();
         assert!(
             error.contains("state.json") && error.contains(why),
@@ -116,14 +116,14 @@ fn another_burn_in_is_refused_by_name() {
         ..Signer::new()
     };
     let mut mail = make();
-    mail.key = Key::find(&other, None).unwrap();
+    mail.key = BenchKey::find(&other, None).unwrap();
     refused(mail, "its key is \"web\" (");
-    let long = Options {
+    let long = BurnInOptions {
         data_len: 20,
         ..make()
     };
     refused(long, "its length of data is 32, not 20");
-    let hashed = Options {
+    let hashed = BurnInOptions {
         mechanism: Some(mechanism("ecdsa-sha256").unwrap()),
         ..make()
     };
@@ -133,7 +133,7 @@ fn another_burn_in_is_refused_by_name() {
 
     fs::write(folder.path().join("state.json"), "{}").unwrap();
     refused(make(), "no state of a burn-in");
-    let nowhere = Options {
+    let nowhere = BurnInOptions {
         state: folder.path().join("absent/state.json"),
         ..make()
     };
@@ -144,7 +144,7 @@ fn another_burn_in_is_refused_by_name() {
 fn what_makes_no_sense_is_refused_before_a_token_is_asked() {
     let folder = folder();
     let signers = signers(1);
-    let refused = |change: fn(&mut Options), why: &str| {
+    let refused = |change: fn(&mut BurnInOptions), why: &str| {
         let mut options = options(signers.clone(), folder.path(), 10);
         change(&mut options);
         let error = burn_in::run(&options, quiet()).unwrap_err().to_string();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use hsmux_bench::{Control, Progress};
+use hsmux_bench::{Progress, RunControl};
 use hsmux_software::{digest, identify, prehash};
 use hsmux_token::{
     Attributes, Batch, Error, Kind, Operation, Outcome, Result, Snapshot, Token, TokenInfo, ck,
@@ -114,9 +114,9 @@ impl Token for Signer {
 }
 
 /// Without progress and interruption.
-pub fn quiet() -> Control<'static> {
+pub fn quiet() -> RunControl<'static> {
     static NEVER: AtomicBool = AtomicBool::new(false);
-    Control {
+    RunControl {
         stop: &NEVER,
         progress: &|_: &Progress| (),
     }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use hsmux_bench::burn_in::{self, Driven, Options, Report};
+use hsmux_bench::burn_in::{self, BurnInOptions, BurnInReport, NamedToken};
 use hsmux_bench::cards::{self, Timing};
-use hsmux_bench::{Key, mechanism};
+use hsmux_bench::{BenchKey, mechanism};
 use hsmux_token::Uri;
 
 use super::run::{interrupt, verdict, watched};
@@ -91,59 +91,59 @@ impl BurnIn {
         self.publish(context, &report)
     }
 
-    fn options(&self, context: &Context) -> anyhow::Result<Options> {
+    fn options(&self, context: &Context) -> anyhow::Result<BurnInOptions> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let opened = match self.vcards {
             Some(count) => self.cards(count)?,
             None => self.pool(context, cores)?,
         };
         let named = self.mechanism.as_deref().map(mechanism).transpose();
-        let lanes = |driven: &Driven| driven.token.info().lanes as usize;
+        let lanes = |named_token: &NamedToken| named_token.token.info().lanes as usize;
         let lanes: usize = opened.tokens.iter().map(lanes).sum();
         // Additional callers keep each token busy while others verify.
         let usual = (lanes + cores).min(CALLERS);
         let usual = usual.next_multiple_of(opened.tokens.len());
-        Ok(Options {
+        Ok(BurnInOptions {
             mechanism: named.map_err(|e| Exit::Usage.because(e.to_string()))?,
             callers: self.concurrency.unwrap_or(usual),
             ..opened
         })
     }
 
-    fn pool(&self, context: &Context, cores: usize) -> anyhow::Result<Options> {
+    fn pool(&self, context: &Context, cores: usize) -> anyhow::Result<BurnInOptions> {
         let callers = self.concurrency.unwrap_or(cores);
         let wanted = self.parts.with(self.key.as_ref())?;
         let opened = self.target.open(context, callers)?;
         let key =
-            Key::find(&*opened.token, wanted.as_ref()).with_context(|| opened.name.clone())?;
-        let driven = Driven {
+            BenchKey::find(&*opened.token, wanted.as_ref()).with_context(|| opened.name.clone())?;
+        let named_token = NamedToken {
             name: opened.name.clone(),
             token: opened.token,
         };
-        Ok(Options {
-            look: opened.look,
+        Ok(BurnInOptions {
+            pool_counts: opened.pool_counts,
             processes: opened.processes,
-            ..self.over(vec![driven], opened.name, key)
+            ..self.over(vec![named_token], opened.name, key)
         })
     }
 
     /// The cards' state is beside the burn-in's, so that a later run has the same key.
-    fn cards(&self, count: u8) -> anyhow::Result<Options> {
+    fn cards(&self, count: u8) -> anyhow::Result<BurnInOptions> {
         let kind =
             cards::key_kind(&self.vcard_key).map_err(|e| Exit::Usage.because(e.to_string()))?;
         let mut folder = self.state.clone().into_os_string();
         folder.push(format!(".{count}-{}", self.vcard_key.replace(':', "-")));
         let cards = cards::virtual_cards(count, kind, &self.vcard_timing, folder.as_ref())?;
-        let tokens: Vec<Driven> = cards.into_iter().map(|card| card.driven).collect();
-        let key = Key::find(&*tokens[0].token, Some(&Uri::default()))?;
+        let tokens: Vec<NamedToken> = cards.into_iter().map(|card| card.named_token).collect();
+        let key = BenchKey::find(&*tokens[0].token, Some(&Uri::default()))?;
         let name = format!("{count} virtual SmartCard-HSMs in memory");
         Ok(self.over(tokens, name, key))
     }
 
-    fn over(&self, tokens: Vec<Driven>, name: String, key: Key) -> Options {
-        Options {
+    fn over(&self, tokens: Vec<NamedToken>, name: String, key: BenchKey) -> BurnInOptions {
+        BurnInOptions {
             tokens,
-            look: None,
+            pool_counts: None,
             name,
             key,
             mechanism: None,
@@ -158,7 +158,7 @@ impl BurnIn {
         }
     }
 
-    fn publish(&self, context: &Context, report: &Report) -> anyhow::Result<Exit> {
+    fn publish(&self, context: &Context, report: &BurnInReport) -> anyhow::Result<Exit> {
         let page = self.html.as_deref().map(|file| (file, report.html()));
         output::report(report, context.json, page.as_ref())?;
         if !report.is_finished() {

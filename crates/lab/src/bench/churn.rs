@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use hsmux_bench::churn::{self, Options, Programs, runs};
+use hsmux_bench::churn::{self, ChurnOptions, Programs, runs};
 
 use super::run::{interrupt, verdict};
 use crate::context::Context;
@@ -58,7 +58,7 @@ pub struct Churn {
     time: Duration,
     /// Where a broker loads its module: in worker processes, or in its own process
     #[arg(long, value_enum, value_name = "WHERE", default_value = "process")]
-    isolation: Isolation,
+    isolation: IsolationArg,
     /// Worker processes of a broker
     #[arg(long, default_value_t = 2, value_name = "N")]
     workers: usize,
@@ -69,16 +69,16 @@ pub struct Churn {
 
 /// Like `isolation` of a `[[token]]`.
 #[derive(ValueEnum, Clone, Copy, Debug)]
-enum Isolation {
+enum IsolationArg {
     Process,
     Thread,
 }
 
 impl Churn {
-    fn isolation(&self) -> churn::Isolation {
+    fn isolation(&self) -> churn::BrokerIsolation {
         match self.isolation {
-            Isolation::Process => churn::Isolation::Workers(self.workers),
-            Isolation::Thread => churn::Isolation::Thread,
+            IsolationArg::Process => churn::BrokerIsolation::Workers(self.workers),
+            IsolationArg::Thread => churn::BrokerIsolation::Thread,
         }
     }
 
@@ -86,7 +86,7 @@ impl Churn {
         let stop = interrupt()?;
         let old = self.old_module.as_deref().map(std::path::absolute);
         let old = old.transpose()?;
-        let options = Options {
+        let options = ChurnOptions {
             runs: runs(self.runs, &self.more),
             callers: self.callers,
             payload: self.payload,

@@ -10,7 +10,7 @@ use hsmux_config::PinSource;
 use hsmux_token::{Error, Kind, Uri};
 
 use super::run::{RunArgs, interrupt, watched};
-use super::target::{Opened, daemon, direct, embedded};
+use super::target::{OpenTarget, daemon, direct, embedded};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::output;
@@ -26,10 +26,10 @@ use crate::output;
 pub struct Compare {
     /// The targets: direct, daemon or embedded
     #[arg(long, value_delimiter = ',', default_value = "direct,daemon")]
-    of: Vec<Built>,
+    of: Vec<TargetKind>,
     /// A further target: NAME=URI, where module-path is the module and pin-source a PIN file
     #[arg(long = "variant", value_name = "NAME=URI")]
-    variants: Vec<Named>,
+    variants: Vec<NamedVariant>,
     /// A goal: A/B>=RATIO of throughputs, or A-B<=MICROSECONDS of median latencies
     #[arg(long = "goal", value_name = "GOAL")]
     goals: Vec<GoalArg>,
@@ -41,14 +41,14 @@ pub struct Compare {
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Built {
+enum TargetKind {
     Direct,
     Daemon,
     Embedded,
 }
 
 #[derive(Clone, Debug)]
-struct Named(String, Uri);
+struct NamedVariant(String, Uri);
 
 /// `A/B>=0.95`. Names may contain dashes, so the known variants decide where they end.
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ impl Compare {
             let name = format!("{built:?}").to_lowercase();
             opened.push((name, self.open(context, *built)?));
         }
-        for Named(name, uri) in &self.variants {
+        for NamedVariant(name, uri) in &self.variants {
             opened.push((name.clone(), self.open_uri(context, uri)?));
         }
         let names: Vec<_> = opened.iter().map(|(name, _)| name.as_str()).collect();
@@ -96,12 +96,12 @@ impl Compare {
         })
     }
 
-    fn open(&self, context: &Context, built: Built) -> anyhow::Result<Opened> {
+    fn open(&self, context: &Context, built: TargetKind) -> anyhow::Result<OpenTarget> {
         let config = context.load()?;
         match built {
-            Built::Daemon => daemon(&config, None),
-            Built::Embedded => embedded(&config),
-            Built::Direct => {
+            TargetKind::Daemon => daemon(&config, None),
+            TargetKind::Embedded => embedded(&config),
+            TargetKind::Direct => {
                 let first = config
                     .tokens
                     .iter()
@@ -113,7 +113,7 @@ impl Compare {
         }
     }
 
-    fn open_uri(&self, context: &Context, uri: &Uri) -> anyhow::Result<Opened> {
+    fn open_uri(&self, context: &Context, uri: &Uri) -> anyhow::Result<OpenTarget> {
         let module = uri
             .module_path
             .clone()
@@ -138,7 +138,7 @@ impl Compare {
     }
 }
 
-impl FromStr for Named {
+impl FromStr for NamedVariant {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use hsmux_bench::http::{self, Mix};
-use hsmux_bench::{Load, Until};
+use hsmux_bench::{LoadModel, Until};
 use serde_json::{Map, Value};
 
 use super::process::{ProcessArg, ids};
@@ -99,18 +99,18 @@ impl Http {
         Ok(verdict(failed, measured.interrupted))
     }
 
-    fn options(self) -> anyhow::Result<http::Options> {
+    fn options(self) -> anyhow::Result<http::HttpOptions> {
         let workers = self.clients;
         let load = match self.rate {
-            None => Load::Closed { workers },
-            Some(rate) if rate > 0.0 => Load::Open {
+            None => LoadModel::Closed { workers },
+            Some(rate) if rate > 0.0 => LoadModel::Open {
                 per_second: rate,
                 workers,
             },
             Some(_) => return Err(Exit::Usage.because("--rate: more than 0")),
         };
         let token = self.token.map(|token| token.read("token")).transpose()?;
-        Ok(http::Options {
+        Ok(http::HttpOptions {
             ca: self.ca,
             token,
             mix: self.mix,
@@ -122,7 +122,7 @@ impl Http {
             until: self.count.map_or(Until::Elapsed(self.time), Until::Count),
             warm_up: self.warm_up,
             processes: ids(&self.process)?,
-            ..http::Options::new(self.url, self.key)
+            ..http::HttpOptions::new(self.url, self.key)
         })
     }
 }

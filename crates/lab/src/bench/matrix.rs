@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use hsmux_bench::matrix::{self, Options, Plan, Row, Step};
+use hsmux_bench::matrix::{self, MatrixOptions, MatrixRow, MatrixStep, Plan};
 
 use super::run::{interrupt, watched_steps};
 use crate::context::Context;
@@ -50,17 +50,17 @@ impl Matrix {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let stop = interrupt()?;
         let plan = Plan::read(&self.file).map_err(|e| Exit::Usage.because(e.to_string()))?;
-        let options = Options {
+        let options = MatrixOptions {
             plan,
             state: self.state,
             restart: self.restart,
         };
         let report = watched_steps(&stop, |control, say| {
-            matrix::run(&options, control, &|step| say(&told(step)))
+            matrix::run(&options, control, &|step| say(&step_text(step)))
         })?;
         let page = self.html.as_deref().map(|file| (file, report.html()));
         output::report(&report, context.json, page.as_ref())?;
-        let failed = |row: &Row| row.error.is_some();
+        let failed = |row: &MatrixRow| row.error.is_some();
         Ok(match report.left {
             0 => Exit::Done,
             _ if report.rows.iter().any(failed) => Exit::Failed,
@@ -70,7 +70,7 @@ impl Matrix {
 }
 
 /// `cell 3 of 24, ...: 12 runs left, about 6m`.
-fn told(step: &Step<'_>) -> String {
+fn step_text(step: &MatrixStep<'_>) -> String {
     let left = Duration::from_secs_f64(step.left_s.ceil());
     format!(
         "cell {} of {}, {}: {} runs left, about {}",

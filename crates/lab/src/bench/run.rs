@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use hsmux_bench::sign::Options;
-use hsmux_bench::{Control, Key, Load, Phase, Progress, Until, mechanism};
+use hsmux_bench::sign::SignOptions;
+use hsmux_bench::{BenchKey, LoadModel, Phase, Progress, RunControl, Until, mechanism};
 use hsmux_token::Uri;
 use indicatif::ProgressBar;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::process::{ProcessArg, ids};
-use super::target::Opened;
+use super::target::OpenTarget;
 use crate::exit::Exit;
 use crate::key_choice::KeyParts;
 use crate::progress;
@@ -66,12 +66,12 @@ fn per_second(text: &str) -> Result<f64, String> {
 
 impl RunArgs {
     /// The engine's options for an open target.
-    pub fn options(&self, opened: &Opened) -> anyhow::Result<Options> {
+    pub fn options(&self, opened: &OpenTarget) -> anyhow::Result<SignOptions> {
         let wanted = self.parts.with(self.key.as_ref())?;
         let key =
-            Key::find(&*opened.token, wanted.as_ref()).with_context(|| opened.name.clone())?;
+            BenchKey::find(&*opened.token, wanted.as_ref()).with_context(|| opened.name.clone())?;
         let workers = self.concurrency;
-        let mut options = Options::new(
+        let mut options = SignOptions::new(
             Arc::clone(&opened.token),
             opened.name.clone(),
             key,
@@ -79,7 +79,7 @@ impl RunArgs {
             self.count,
         );
         if let Some(per_second) = self.rate {
-            options.load = Load::Open {
+            options.load = LoadModel::Open {
                 per_second,
                 workers,
             };
@@ -121,7 +121,7 @@ pub fn verdict(failed: bool, interrupted: bool) -> Exit {
 /// Runs an action with a progress bar that can be interrupted.
 pub fn watched<T>(
     stop: &AtomicBool,
-    run: impl FnOnce(Control<'_>) -> hsmux_token::Result<T>,
+    run: impl FnOnce(RunControl<'_>) -> hsmux_token::Result<T>,
 ) -> anyhow::Result<T> {
     watched_steps(stop, |control, _| run(control))
 }
@@ -129,10 +129,10 @@ pub fn watched<T>(
 /// The same for an action that announces its steps.
 pub fn watched_steps<T>(
     stop: &AtomicBool,
-    run: impl FnOnce(Control<'_>, &dyn Fn(&str)) -> hsmux_token::Result<T>,
+    run: impl FnOnce(RunControl<'_>, &dyn Fn(&str)) -> hsmux_token::Result<T>,
 ) -> anyhow::Result<T> {
     let bar = progress::bar(0, "");
-    let control = Control {
+    let control = RunControl {
         stop,
         progress: &|progress| show(&bar, progress),
     };

@@ -6,7 +6,7 @@ use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use hsmux_bench::scale::{self, Event, Report};
+use hsmux_bench::scale::{self, ScaleEvent, ScaleReport};
 use hsmux_bench::{Measurement, sign};
 use hsmux_daemon::admin::{AdminClient, DaemonStatus, Request, Response};
 use hsmux_token::{Error, Kind};
@@ -52,12 +52,12 @@ impl Scale {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let stop = interrupt()?;
         let config = context.draft()?.config;
-        let crew = Crew::assemble(context.admin()?)?;
-        let counts = self.counts(crew.names.len())?;
-        let _rest = self.agreed(context, &crew, &counts)?;
+        let group = MemberGroup::assemble(context.admin()?)?;
+        let counts = self.counts(group.names.len())?;
+        let _rest = self.confirm(context, &group, &counts)?;
         let opened = daemon(&config, None)?;
         let options = self.run.options(&opened)?;
-        let about = scale::Options {
+        let about = scale::ScaleOptions {
             title: format!(
                 "pool {}, {}, {} callers",
                 config.pool.label, options.key.about.label, self.run.concurrency
@@ -65,45 +65,45 @@ impl Scale {
             members: counts.clone(),
             published: options.key.published_kind(),
         };
-        let mut fate = Err(Error::pool(Kind::Invalid, "its step was not reached"));
+        let mut kill_result = Err(Error::pool(Kind::Invalid, "its step was not reached"));
         let mechanism = options.mechanism.as_ref().unwrap_or(&options.key.mechanism);
         let mut load = |members: usize| -> hsmux_token::Result<Measurement> {
-            crew.only(members)?;
-            crew.settle(members, &stop)?;
+            group.only(members)?;
+            group.settle(members, &stop)?;
             let kills = self.kill_worker && Some(&members) == counts.last();
             let over = AtomicBool::new(false);
             std::thread::scope(|scope| {
-                let killer = kills.then(|| scope.spawn(|| crew.kill_one(members, &over)));
+                let killer = kills.then(|| scope.spawn(|| group.kill_one(members, &over)));
                 let measured =
                     watched(&stop, |control| sign::measure(&options, mechanism, control));
                 over.store(true, Ordering::Relaxed);
                 if let Some(Ok(outcome)) = killer.map(ScopedJoinHandle::join) {
-                    fate = outcome;
+                    kill_result = outcome;
                 }
                 measured.map_err(|e| Error::pool(Kind::Invalid, format!("{e:#}")))
             })
         };
         let measured = scale::run(&about, &mut load);
-        crew.all()?;
+        group.all()?;
         let mut report = measured?;
-        let fate = self.kill_worker.then_some(fate).transpose();
-        if let Ok(event) = &fate {
+        let kill_result = self.kill_worker.then_some(kill_result).transpose();
+        if let Ok(event) = &kill_result {
             report.events.extend(event.clone());
         }
         let exit = self.publish(context, &report)?;
         // The results are kept, but do not include the requested failure.
-        fate.map_err(|error| error.at("--kill-worker: no worker was killed"))?;
+        kill_result.map_err(|error| error.at("--kill-worker: no worker was killed"))?;
         Ok(exit)
     }
 
     /// Asks for confirmation if users of the pool are affected.
-    fn agreed(
+    fn confirm(
         &self,
         context: &Context,
-        crew: &Crew,
+        group: &MemberGroup,
         counts: &[usize],
     ) -> anyhow::Result<Option<Rest>> {
-        let members = crew.names.len();
+        let members = group.names.len();
         let parks = counts.iter().any(|count| *count < members);
         if !parks && !self.kill_worker {
             return Ok(None);
@@ -114,7 +114,7 @@ impl Scale {
             "Park members of the running pool in turn, which its users notice",
         )?;
         parks
-            .then(|| Rest::of(&crate::hsmux()?, context, &crew.names))
+            .then(|| Rest::of(&crate::hsmux()?, context, &group.names))
             .transpose()
     }
 
@@ -137,7 +137,7 @@ impl Scale {
         Ok(counts)
     }
 
-    fn publish(&self, context: &Context, report: &Report) -> anyhow::Result<Exit> {
+    fn publish(&self, context: &Context, report: &ScaleReport) -> anyhow::Result<Exit> {
         let page = self.html.as_deref().map(|file| (file, report.html()));
         output::report(report, context.json, page.as_ref())?;
         let mut measured = report.steps.iter().map(|step| &step.measurement);
@@ -147,29 +147,29 @@ impl Scale {
 }
 
 /// The members of the measurement. On drop it resumes those that it has parked.
-struct Crew {
+struct MemberGroup {
     admin: AdminClient,
     names: Vec<String>,
 }
 
-impl Crew {
+impl MemberGroup {
     /// All members that are in service.
     fn assemble(admin: AdminClient) -> anyhow::Result<Self> {
-        let mut crew = Self {
+        let mut group = Self {
             admin,
             names: Vec::new(),
         };
-        let status = crew.status()?;
+        let status = group.status()?;
         let serving = status
             .members
             .into_iter()
             .filter(|member| member.state == "serving");
-        crew.names = serving.map(|member| member.name).collect();
+        group.names = serving.map(|member| member.name).collect();
         anyhow::ensure!(
-            !crew.names.is_empty(),
+            !group.names.is_empty(),
             "no member of the pool serves; see hsmux doctor"
         );
-        Ok(crew)
+        Ok(group)
     }
 
     fn status(&self) -> hsmux_token::Result<DaemonStatus> {
@@ -233,7 +233,7 @@ impl Crew {
     }
 
     /// Kills a worker of the last member about a second after the start, and returns that as an event of the report.
-    fn kill_one(&self, members: usize, over: &AtomicBool) -> hsmux_token::Result<Event> {
+    fn kill_one(&self, members: usize, over: &AtomicBool) -> hsmux_token::Result<ScaleEvent> {
         let failed = |why: String| Error::pool(Kind::Invalid, why);
         let start = Instant::now();
         let name = &self.names[members - 1];
@@ -247,7 +247,7 @@ impl Crew {
         };
         kill_process(process, Signal::KILL)
             .map_err(|error| failed(format!("the worker of {name} (pid {pid}): {error}")))?;
-        Ok(Event {
+        Ok(ScaleEvent {
             members,
             at_s: start.elapsed().as_secs_f64(),
             what: format!("the worker of {name} (pid {pid}) is killed"),
@@ -288,7 +288,7 @@ fn is_settled(status: &DaemonStatus, name: &str) -> bool {
             .any(|replica| replica.member == name && matches!(&*replica.state, "proving" | "away"))
 }
 
-impl Drop for Crew {
+impl Drop for MemberGroup {
     fn drop(&mut self) {
         if let Err(error) = self.all() {
             eprintln!("hsmux: not every member was put back: {error}; see hsmux status");

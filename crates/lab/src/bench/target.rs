@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use hsmux_bench::burn_in::{Behind, Look, Member};
+use hsmux_bench::burn_in::{MemberCounts, PoolCounts, PoolCountsQuery};
 use hsmux_config::{Config, PinSource};
 use hsmux_console::pool::connect;
 use hsmux_daemon::admin::{AdminClient, Request, Response};
@@ -34,7 +34,7 @@ pub struct Target {
 
 /// An open target.
 #[derive(Clone)]
-pub struct Opened {
+pub struct OpenTarget {
     /// The token.
     pub token: Arc<dyn Token>,
     /// Its name in reports.
@@ -42,12 +42,12 @@ pub struct Opened {
     /// Its processes, besides this one.
     pub processes: Vec<u32>,
     /// Queries the pool's state, if it is a pool.
-    pub look: Option<Arc<Look>>,
+    pub pool_counts: Option<Arc<PoolCountsQuery>>,
 }
 
 impl Target {
     /// Connects to the target for `callers` threads.
-    pub fn open(&self, context: &Context, callers: usize) -> anyhow::Result<Opened> {
+    pub fn open(&self, context: &Context, callers: usize) -> anyhow::Result<OpenTarget> {
         let pin = self.pin.as_ref().map(|pin| pin.read("PIN")).transpose()?;
         match &self.direct {
             Some(module) => {
@@ -61,66 +61,66 @@ impl Target {
 }
 
 /// The pool through the running daemon.
-pub fn daemon(config: &Config, pin: Option<Secret>) -> anyhow::Result<Opened> {
+pub fn daemon(config: &Config, pin: Option<Secret>) -> anyhow::Result<OpenTarget> {
     let token = connect(config, pin)?;
     let admin = &config.admin.socket.path;
-    Ok(Opened {
+    Ok(OpenTarget {
         token,
         name: format!("pool {} through the daemon", config.pool.label),
-        processes: behind_daemon(admin).map_or_else(Vec::new, |behind| behind.processes),
-        look: Some({
+        processes: daemon_counts(admin).map_or_else(Vec::new, |counts| counts.processes),
+        pool_counts: Some({
             let admin = admin.clone();
-            Arc::new(move || behind_daemon(&admin))
+            Arc::new(move || daemon_counts(&admin))
         }),
     })
 }
 
 /// The daemon's members and process, if this user may administer it.
-fn behind_daemon(socket: &Path) -> Option<Behind> {
+fn daemon_counts(socket: &Path) -> Option<PoolCounts> {
     let admin = AdminClient::connect(socket).ok()?;
     let Ok(Response::Status(status)) = admin.ask(&Request::Status) else {
         return None;
     };
-    let members = status.members.into_iter().map(|member| Member {
+    let members = status.members.into_iter().map(|member| MemberCounts {
         name: member.name,
         served: member.served,
         failed: member.failed,
     });
-    Some(Behind {
+    Some(PoolCounts {
         members: members.collect(),
         processes: vec![status.pid],
     })
 }
 
 /// The pool in this process.
-pub fn embedded(config: &Config) -> anyhow::Result<Opened> {
+pub fn embedded(config: &Config) -> anyhow::Result<OpenTarget> {
     let worker = crate::hsmux()?;
     let pool = Pool::start(config.into(), hsmux_worker::seats(config, &worker, None))?;
-    Ok(Opened {
+    Ok(OpenTarget {
         token: Arc::clone(&pool) as Arc<dyn Token>,
         name: format!("pool {} in this process", config.pool.label),
         processes: Vec::new(),
-        look: Some(Arc::new(move || Some(behind_pool(&pool)))),
+        pool_counts: Some(Arc::new(move || Some(pool_member_counts(&pool)))),
     })
 }
 
 /// The pool's members; its processes are descendants of this one.
-fn behind_pool(pool: &Pool) -> Behind {
-    let mut behind = Behind::default();
+fn pool_member_counts(pool: &Pool) -> PoolCounts {
+    let mut counts = PoolCounts::default();
     for seat in pool.status().seats {
-        match behind.members.iter_mut().find(|m| m.name == seat.member) {
+        match counts.members.iter_mut().find(|m| m.name == seat.member) {
             Some(member) => {
                 member.served += seat.served;
                 member.failed += seat.failed;
             }
-            None => behind.members.push(Member {
+            None => counts.members.push(MemberCounts {
                 name: seat.member,
                 served: seat.served,
                 failed: seat.failed,
             }),
         }
     }
-    behind
+    counts
 }
 
 /// A token of a module, without the pool. The PIN and the token are those of the configuration by default.
@@ -130,7 +130,7 @@ pub fn direct(
     token: Option<Uri>,
     pin: Option<Secret>,
     callers: usize,
-) -> anyhow::Result<Opened> {
+) -> anyhow::Result<OpenTarget> {
     let config = context.load().ok();
     let fits = |uri: &Uri| token.as_ref().is_none_or(|wanted| wanted == uri);
     let members = config.iter().flat_map(|config| &config.tokens);
@@ -156,10 +156,10 @@ pub fn direct(
         member: None,
         uri: None,
     })?;
-    Ok(Opened {
+    Ok(OpenTarget {
         token,
         name,
         processes: Vec::new(),
-        look: None,
+        pool_counts: None,
     })
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use hsmux_bench::tls::{self, Extent, Offer, Options, Pace, Trust, Version};
+use hsmux_bench::tls::{self, Extent, Offer, RequestPace, TlsOptions, Trust, Version};
 use hsmux_config::parse_duration;
 
 use super::run::{interrupt, verdict, watched};
@@ -121,18 +121,18 @@ impl Tls {
         Ok(verdict(failed, report.measurement.interrupted))
     }
 
-    fn options(self) -> Options {
+    fn options(self) -> TlsOptions {
         let pace = match self.rate {
-            Some(rate) => Pace::PerSecond(rate),
-            None if self.burst => Pace::ThinkS(0.0),
-            None => Pace::ThinkS(self.think.as_secs_f64()),
+            Some(rate) => RequestPace::PerSecond(rate),
+            None if self.burst => RequestPace::ThinkS(0.0),
+            None => RequestPace::ThinkS(self.think.as_secs_f64()),
         };
         let trust = match self.ca {
             Some(file) => Trust::Roots(file),
             None if self.insecure => Trust::Anybody,
             None => Trust::System,
         };
-        Options {
+        TlsOptions {
             users: self.users,
             pace,
             extent: self.hits.map_or(Extent::Time(self.time), Extent::Hits),
@@ -149,7 +149,7 @@ impl Tls {
             timeout: self.timeout,
             warm_up: self.warm_up.unwrap_or_default(),
             processes: self.pid,
-            ..Options::new(self.url)
+            ..TlsOptions::new(self.url)
         }
     }
 }

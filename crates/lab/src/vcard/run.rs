@@ -40,7 +40,7 @@ const WARNING: &str = "virtual cards are for tests: they protect nothing, keys a
     hsmux vcard run --state ./cards --timing smartcard-hsm\n\n\
     The cards have a separate pcscd. Standard output has the environment variables for programs that use\n\
     them; COMMAND gets these variables automatically.")]
-pub struct Run {
+pub struct RunCards {
     /// The number of cards, at most 16, the limit of pcscd
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
     count: u8,
@@ -58,7 +58,7 @@ pub struct Run {
     command: Vec<OsString>,
 }
 
-impl Run {
+impl RunCards {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let timing = self.timing()?;
         // Before anything exists that has to be taken down.

@@ -16,7 +16,7 @@ fn slow() -> (Broker, StandIn) {
     let mut rig = Rig::empty(Setup::Daemon, TOKENS.len());
     let mut tokens = StandIn::new(&rig.path(""), "slow", &TOKENS);
     tokens.set_module(&format!("forward = \"{SOFTHSM}\""));
-    let member = |member: hsmux_suite::Member| member.with("sessions = 1\ntimeout = \"10m\"");
+    let member = |member: hsmux_suite::MemberConfig| member.with("sessions = 1\ntimeout = \"10m\"");
     rig.config.members = tokens.members().map(member).collect();
     let broker = Broker::of(rig, METERED).known();
     for key in ["app-busy", "app-idle"] {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use hsmux_suite::{Member, PATIENCE, Program, Rig, Run, Setup, built, until};
+use hsmux_suite::{MemberConfig, PATIENCE, Program, Rig, Run, Setup, built, until};
 use rustix::process::Signal;
 
 /// Runs a command where /etc/hsmux is the test's own folder `etc`: in a mount namespace, whose /etc has links to the
@@ -149,7 +149,7 @@ fn what_is_missing_already_keeps_no_other_change_from_being_taken_over() {
     rig.start();
     rig.softhsm.init("hsm3");
     rig.write_pin("hsm3", "pin-of-hsm3");
-    rig.config.members.push(Member::softhsm("hsm3"));
+    rig.config.members.push(MemberConfig::softhsm("hsm3"));
     rig.write_config();
     rig.hsmux("token add hsm3").ok();
     for pin in ["hsm2.pin", "hsm3.pin"] {

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::time::Duration;
 
-use hsmux_suite::{Caller, Member, Rig, Setup, StandIn, gateway, until};
+use hsmux_suite::{Caller, MemberConfig, Rig, Setup, StandIn, gateway, until};
 use serde_json::{Value, json};
 
 /// Long enough for any machine.
@@ -109,9 +109,9 @@ fn a_file_that_is_no_module_is_named() {
         ),
     ];
     for (label, module, _) in &files {
-        rig.config.members.push(Member {
+        rig.config.members.push(MemberConfig {
             module: module.clone(),
-            ..Member::softhsm(label)
+            ..MemberConfig::softhsm(label)
         });
         rig.write_pin(label, "1234");
     }

@@ -1,6 +1,6 @@
 //! Members that were not added, or that have gone, leave nothing behind.
 
-use hsmux_suite::{Member, Rig, Setup};
+use hsmux_suite::{MemberConfig, Rig, Setup};
 
 fn pool() -> Rig {
     let mut rig = Rig::empty(Setup::Daemon, 2);
@@ -12,7 +12,7 @@ fn pool() -> Rig {
 fn a_token_that_was_not_added_is_new_to_the_next_reload_and_to_the_next_add() {
     let mut rig = pool();
     rig.write_pin("hsm3", "pin-of-hsm3");
-    rig.config.members.push(Member::softhsm("hsm3"));
+    rig.config.members.push(MemberConfig::softhsm("hsm3"));
     rig.write_config();
     for _ in 0..2 {
         rig.hsmux("token add hsm3").fails().says("not added");
@@ -48,7 +48,7 @@ fn a_name_that_the_file_has_is_added_by_its_name_alone() {
     let mut rig = pool();
     rig.softhsm.init("hsm3");
     rig.write_pin("hsm3", "pin-of-hsm3");
-    rig.config.members.push(Member::softhsm("hsm3"));
+    rig.config.members.push(MemberConfig::softhsm("hsm3"));
     rig.write_config();
     let file = std::fs::read_to_string(rig.path("hsmux.toml")).unwrap();
     let line = format!(

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
-use hsmux_suite::{Caller, Member, PATIENCE, Rig, Run, Setup, StandIn, until};
+use hsmux_suite::{Caller, MemberConfig, PATIENCE, Rig, Run, Setup, StandIn, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -20,9 +20,9 @@ fn with_a_bad_token(settings: &str) -> (Rig, StandIn) {
 /// A pool of two good members and one whose module is this file; started.
 fn with_a_bad_module(module: &str) -> Rig {
     let mut rig = Rig::prepare(Setup::Daemon, 2);
-    rig.config.members.push(Member {
+    rig.config.members.push(MemberConfig {
         module: module.into(),
-        ..Member::softhsm("hsm3")
+        ..MemberConfig::softhsm("hsm3")
     });
     rig.write_pin("hsm3", "1234");
     rig.start_daemon();

@@ -3,12 +3,12 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 
-use hsmux_suite::{Member, PATIENCE, Rig, Setup, until};
+use hsmux_suite::{MemberConfig, PATIENCE, Rig, Setup, until};
 
 #[test]
 fn softhsm_serves_from_within_its_sandbox() {
     let mut rig = Rig::prepare(Setup::Daemon, 2);
-    rig.config.members[1] = Member::softhsm("hsm2").with("sandbox = \"none\"");
+    rig.config.members[1] = MemberConfig::softhsm("hsm2").with("sandbox = \"none\"");
     rig.start();
     rig.hsmux("key verify").ok();
     let workers = rig.workers();

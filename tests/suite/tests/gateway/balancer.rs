@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use hsmux_suite::{Load, PATIENCE, Process, Rig, Run, Setup, on_a_free_port, until};
+use hsmux_suite::{BackgroundLoad, PATIENCE, Process, Rig, Run, Setup, on_a_free_port, until};
 
 use crate::rig::{BOTH, FOLDER, Gateway, page};
 
@@ -46,9 +46,9 @@ impl Cluster {
         Self { front, port, hosts }
     }
 
-    pub fn load(&self) -> Load {
+    pub fn load(&self) -> BackgroundLoad {
         let port = self.port;
-        Load::start(CALLERS, move || page(port))
+        BackgroundLoad::start(CALLERS, move || page(port))
     }
 
     fn handshakes(&self, host: usize) -> u64 {

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hsmux_suite::{Member, PATIENCE, StandIn, until};
+use hsmux_suite::{MemberConfig, PATIENCE, StandIn, until};
 
 use crate::lost_tokens::{all, cards};
 use crate::rig::{ASK, BOTH, FOLDER, Gateway};
@@ -18,7 +18,7 @@ fn card_and_token() -> (Gateway, StandIn) {
     for member in &mut rig.config.members {
         *member = member.clone().with("sessions = 1");
     }
-    rig.config.members.push(Member::softhsm("hsm1"));
+    rig.config.members.push(MemberConfig::softhsm("hsm1"));
     let sites = format!(
         "[[site]]\ncertificates = [\"ec.pem\"]\n{FOLDER}\n\
          [[site]]\nnames = [\"both.test\"]\n{BOTH}\n{FOLDER}"

@@ -3,7 +3,7 @@
 use std::fs;
 
 use hsmux_suite::gateway::{ASK, FOLDER, Gateway, certify, configure, page};
-use hsmux_suite::{Load, PATIENCE, Rig, until};
+use hsmux_suite::{BackgroundLoad, PATIENCE, Rig, until};
 
 use crate::cable::Cable;
 use crate::pair::{FILES, Pair, address_after, member};
@@ -109,7 +109,7 @@ fn a_gateway_whose_only_token_is_on_another_host() {
 fn handshakes_go_on_with_a_local_token_while_the_other_host_is_away() {
     let mut front = Front::start(1);
     let port = front.gateway.port();
-    let load = Load::start(4, move || page(port));
+    let load = BackgroundLoad::start(4, move || page(port));
     for end in [Rig::stop as fn(&mut Rig), Rig::kill_to_the_last] {
         front.other_host_signs();
         end(&mut front.node);

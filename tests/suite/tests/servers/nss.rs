@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use hsmux_suite::{Load, PATIENCE, Process, Rig, Run, until};
+use hsmux_suite::{BackgroundLoad, PATIENCE, Process, Rig, Run, until};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::web::with_certificates;
@@ -24,7 +24,7 @@ fn an_nss_server_outlives_worker_and_daemon() {
         s_client(&rig, port, version, key);
     }
     let served = served(&rig);
-    let load = Load::start(4, move || get(&roots, port));
+    let load = BackgroundLoad::start(4, move || get(&roots, port));
     until("both members sign", PATIENCE, || {
         let now = self::served(&rig);
         now.iter()

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use hsmux_suite::{Load, PATIENCE, Process, Rig, Run, Setup, on_a_free_port, until};
+use hsmux_suite::{BackgroundLoad, PATIENCE, Process, Rig, Run, Setup, on_a_free_port, until};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::way::{Login, Way};
@@ -96,9 +96,9 @@ impl Web {
     }
 
     /// Four clients that come anew each time.
-    pub fn load(&self) -> Load {
+    pub fn load(&self) -> BackgroundLoad {
         let (port, roots) = (self.port, self.rig.path("both.pem"));
-        Load::start(4, move || {
+        BackgroundLoad::start(4, move || {
             hello(port).arg("--cacert").arg(&roots).arg("--fail")
         })
     }

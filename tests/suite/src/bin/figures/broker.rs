@@ -6,7 +6,7 @@ mod http;
 
 use std::time::Duration;
 
-use hsmux_bench::churn::{Isolation, Options, Programs, Store};
+use hsmux_bench::churn::{BrokerIsolation, ChurnOptions, Programs, SoftHsmStore};
 use hsmux_suite::{Program, SOFTHSM, built};
 use hsmux_token::{Error, Kind, Result};
 use tempfile::TempDir;
@@ -16,8 +16,8 @@ pub use engine::below_http;
 pub use http::{batches, many_connections, requests};
 
 /// The usual load of the figures and the published table: 16 callers, 256 bytes.
-fn usual() -> Options {
-    Options {
+fn usual() -> ChurnOptions {
+    ChurnOptions {
         runs: Vec::new(),
         callers: 16,
         payload: 256,
@@ -27,13 +27,13 @@ fn usual() -> Options {
 }
 
 /// The locations of a broker's module, with the words of the configuration.
-fn isolations() -> [(&'static str, Isolation); 2] {
-    [("thread", Isolation::Thread), ("process", workers())]
+fn isolations() -> [(&'static str, BrokerIsolation); 2] {
+    [("thread", BrokerIsolation::Thread), ("process", workers())]
 }
 
 /// Worker processes of a broker on this machine.
-fn workers() -> Isolation {
-    Isolation::Workers(std::thread::available_parallelism().map_or(1, usize::from))
+fn workers() -> BrokerIsolation {
+    BrokerIsolation::Workers(std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 fn folder() -> Result<TempDir> {
@@ -41,9 +41,9 @@ fn folder() -> Result<TempDir> {
     folder.map_err(|e| Error::pool(Kind::Environment, e.to_string()))
 }
 
-fn store(folder: &TempDir, name: &str) -> Result<Store> {
+fn store(folder: &TempDir, name: &str) -> Result<SoftHsmStore> {
     let folder = folder.path().join(name);
-    Store::new(&folder, &programs(), SOFTHSM.as_ref(), None)
+    SoftHsmStore::new(&folder, &programs(), SOFTHSM.as_ref(), None)
 }
 
 fn programs() -> Programs {

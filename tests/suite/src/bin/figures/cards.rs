@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use hsmux_bench::Measurement;
-use hsmux_bench::compare::{Bound, Goal, Report, Variant};
+use hsmux_bench::compare::{Bound, CompareReport, Goal, Variant};
 use hsmux_suite::{CardPool, Cards, OPENSC, Run, source};
 use hsmux_token::{Error, Kind, Result};
 use hsmux_vcard::Timing;
@@ -17,16 +17,16 @@ use crate::progress::preparing;
 const SHORTEST: Duration = Duration::from_secs(3);
 
 /// Eight cards with 50 ms per signature, against one of them.
-pub fn eight(effort: Effort) -> Result<Report> {
+pub fn eight(effort: Effort) -> Result<CompareReport> {
     many(effort, 8, 7.6)
 }
 
 /// Sixteen, the maximum of one pcscd.
-pub fn sixteen(effort: Effort) -> Result<Report> {
+pub fn sixteen(effort: Effort) -> Result<CompareReport> {
     many(effort, 16, 14.8)
 }
 
-fn many(mut effort: Effort, cards: usize, goal: f64) -> Result<Report> {
+fn many(mut effort: Effort, cards: usize, goal: f64) -> Result<CompareReport> {
     effort.turn = effort.turn.max(SHORTEST);
     let timing = Timing::from_toml("[[time]]\noperation = \"sign\"\nmean_ms = 50");
     let timing = timing.expect("a timing");

@@ -4,10 +4,10 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use hsmux_bench::burn_in::Driven;
+use hsmux_bench::burn_in::NamedToken;
 use hsmux_bench::cards::{Timing, card_in_reader, key_kind, virtual_cards};
-use hsmux_bench::compare::{Bound, Goal, Report, Variant};
-use hsmux_bench::{Control, Key, Measurement, Until, sign};
+use hsmux_bench::compare::{Bound, CompareReport, Goal, Variant};
+use hsmux_bench::{BenchKey, Measurement, RunControl, Until, sign};
 use hsmux_suite::Cards;
 use hsmux_token::{Error, Kind, Result, Secret};
 
@@ -21,7 +21,7 @@ pub const IN_READER: &str = "in-reader";
 const SERVICE: f64 = 0.241;
 
 /// Cards with the published time of a signature: the same rate.
-pub fn with_the_times_of_a_card(mut effort: Effort) -> Result<Report> {
+pub fn with_the_times_of_a_card(mut effort: Effort) -> Result<CompareReport> {
     effort.turn = Duration::from_secs_f64(SERVICE * f64::from(effort.signatures));
     let goal = Goal {
         of: "pcscd".into(),
@@ -37,7 +37,7 @@ pub fn with_the_times_of_a_card(mut effort: Effort) -> Result<Report> {
 }
 
 /// Cards without delay: the overhead of pcscd per command.
-pub fn without_delay(effort: Effort) -> Result<Report> {
+pub fn without_delay(effort: Effort) -> Result<CompareReport> {
     compare(
         effort,
         &Timing::None,
@@ -46,7 +46,7 @@ pub fn without_delay(effort: Effort) -> Result<Report> {
     )
 }
 
-fn compare(effort: Effort, timing: &Timing, title: &str, goals: &[Goal]) -> Result<Report> {
+fn compare(effort: Effort, timing: &Timing, title: &str, goals: &[Goal]) -> Result<CompareReport> {
     preparing("a card in memory and one in a reader");
     let behind = Cards::paced(1, timing);
     behind.initialise(0, "");
@@ -54,22 +54,22 @@ fn compare(effort: Effort, timing: &Timing, title: &str, goals: &[Goal]) -> Resu
     let kind = key_kind("ec:brainpoolP256r1")?;
     let in_memory = virtual_cards(1, kind, timing, &behind.path("memory"))?;
     let variants = vec![
-        Variant::new("memory", || signed(&in_memory[0].driven, effort.turn)),
+        Variant::new("memory", || signed(&in_memory[0].named_token, effort.turn)),
         Variant::new("pcscd", || in_a_reader_of(&behind, effort.turn)),
     ];
     effort.compare(title, variants, goals)
 }
 
 /// Signs with this card, sequentially.
-fn signed(card: &Driven, time: Duration) -> Result<Measurement> {
+fn signed(card: &NamedToken, time: Duration) -> Result<Measurement> {
     let private = "pkcs11:type=private".parse().expect("a URI");
-    let key = Key::find(&*card.token, Some(&private))?;
+    let key = BenchKey::find(&*card.token, Some(&private))?;
     let mechanism = key.mechanism.clone();
-    let options = sign::Options {
+    let options = sign::SignOptions {
         until: Until::Elapsed(time),
-        ..sign::Options::new(card.token.clone(), &card.name, key, 1, 0)
+        ..sign::SignOptions::new(card.token.clone(), &card.name, key, 1, 0)
     };
-    let control = Control {
+    let control = RunControl {
         stop: &AtomicBool::new(false),
         progress: &|_| {},
     };

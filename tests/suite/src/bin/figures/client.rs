@@ -9,7 +9,7 @@ use hsmux_token::{Error, Kind, Result};
 
 /// A module, a token and its PIN.
 #[derive(Clone)]
-pub struct Client<'a> {
+pub struct BenchClient<'a> {
     rig: &'a Rig,
     module: PathBuf,
     token: String,
@@ -17,7 +17,7 @@ pub struct Client<'a> {
     environment: Option<(&'static str, String)>,
 }
 
-impl<'a> Client<'a> {
+impl<'a> BenchClient<'a> {
     /// The rig's module and token.
     pub fn of(rig: &'a Rig) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl<'a> Client<'a> {
             run = run.env(name, value);
         }
         let finished = run.finish();
-        let report: sign::Report = serde_json::from_str(&finished.out).map_err(|error| {
+        let report: sign::SignReport = serde_json::from_str(&finished.out).map_err(|error| {
             let message = format!("the client's report: {error}\n{finished}");
             Error::request(Kind::Protocol, message)
         })?;

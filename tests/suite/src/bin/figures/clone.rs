@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use hsmux_bench::Measurement;
-use hsmux_bench::compare::{Bound, Goal, Report};
+use hsmux_bench::compare::{Bound, CompareReport, Goal};
 use hsmux_suite::Cards;
 use hsmux_vcard::Timing;
 
@@ -20,7 +20,7 @@ const KINDS: [&str; 2] = ["rsa:2048", "EC:brainpoolP256r1"];
 const ROUND: Duration = Duration::from_secs(30);
 
 /// Cards with the published times of signatures, which prove each copy.
-pub fn twenty_keys(effort: Effort) -> Report {
+pub fn twenty_keys(effort: Effort) -> CompareReport {
     preparing("8 cards, one with 20 keys");
     let cards = Cards::paced(1 + TARGETS, &Timing::SmartCardHsm);
     cards.set_up(0..1 + TARGETS);
@@ -50,7 +50,7 @@ pub fn twenty_keys(effort: Effort) -> Report {
         shares.push(copied_in(share.expect("cards")));
     }
     let (clone, share) = ("hsmux card clone", "the slowest card's own share");
-    Report::new(
+    CompareReport::new(
         "10 RSA-2048 and 10 brainpoolP256r1 keys to 7 virtual cards that take the published time for each \
          signature, copies for each second",
         [(clone.to_owned(), clones), (share.to_owned(), shares)],

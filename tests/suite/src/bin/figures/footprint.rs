@@ -7,7 +7,7 @@ use hsmux_suite::{Rig, Setup};
 use hsmux_token::Result;
 
 use crate::Effort;
-use crate::client::Client;
+use crate::client::BenchClient;
 use crate::fact::Fact;
 use crate::progress::Turns;
 
@@ -23,7 +23,7 @@ pub fn footprint(effort: Effort) -> Result<Vec<Fact>> {
     let mut rig = Rig::new(Setup::Daemon);
     let mut turns = Turns::new([effort.turn, LAST_TIMER + effort.idle]);
     turns.next("200 callers");
-    let served = Client::of(&rig).sign(CALLERS, effort.turn)?;
+    let served = BenchClient::of(&rig).sign(CALLERS, effort.turn)?;
     let daemon = rig.daemon.as_ref().expect("a daemon").id();
     let peak_bytes = peak_memory(daemon);
     let processes: Vec<u32> = rig.workers().into_iter().chain([daemon]).collect();

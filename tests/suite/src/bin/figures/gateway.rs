@@ -12,8 +12,8 @@ mod waiting_handshakes;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use hsmux_bench::Control;
-use hsmux_bench::tls::{self, Extent, Offer, Options, Pace, Trust};
+use hsmux_bench::RunControl;
+use hsmux_bench::tls::{self, Extent, Offer, RequestPace, TlsOptions, Trust};
 use hsmux_suite::gateway::Gateway;
 use hsmux_suite::{Rig, Setup};
 use hsmux_token::Result;
@@ -30,10 +30,10 @@ const PAGE: &str = "hello, world\n";
 const PATH: &str = "hello.txt";
 
 /// Users without pauses, with a time-out longer than any queue.
-fn burst(address: &str, users: usize, time: Duration) -> Options {
-    Options {
+fn burst(address: &str, users: usize, time: Duration) -> TlsOptions {
+    TlsOptions {
         users,
-        pace: Pace::ThinkS(0.0),
+        pace: RequestPace::ThinkS(0.0),
         extent: Extent::Time(time),
         offer: Offer {
             groups: Some("X25519".into()),
@@ -41,13 +41,13 @@ fn burst(address: &str, users: usize, time: Duration) -> Options {
         },
         trust: Trust::Anybody,
         timeout: Duration::from_secs(600),
-        ..Options::new(format!("https://{address}/{PATH}"))
+        ..TlsOptions::new(format!("https://{address}/{PATH}"))
     }
 }
 
 /// Measures without progress.
-fn measure(options: &Options) -> Result<tls::Report> {
-    let control = Control {
+fn measure(options: &TlsOptions) -> Result<tls::TlsReport> {
+    let control = RunControl {
         stop: &AtomicBool::new(false),
         progress: &|_| {},
     };

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use hsmux_bench::compare::{self, Goal, Report, Variant};
+use hsmux_bench::compare::{self, CompareReport, Goal, Variant};
 use hsmux_token::Result;
 
 use page::Page;
@@ -71,7 +71,7 @@ impl Effort {
         title: &str,
         variants: Vec<Variant<'_>>,
         goals: &[Goal],
-    ) -> Result<Report> {
+    ) -> Result<CompareReport> {
         let mut turns = Turns::new(vec![self.turn; self.rounds * variants.len()]);
         let turn = |round, name: &str| turns.next(&format!("round {}: {name}", round + 1));
         compare::run(title, variants, goals, self.rounds, turn)

@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-use hsmux_bench::compare::{Bound, Goal, Report, Variant};
+use hsmux_bench::compare::{Bound, CompareReport, Goal, Variant};
 use hsmux_suite::{Process, Rig, SOFTHSM, Setup, until};
 use hsmux_token::Result;
 
 use crate::Effort;
-use crate::client::Client;
+use crate::client::BenchClient;
 
 const P11_KIT_CLIENT: &str = "/usr/lib/x86_64-linux-gnu/pkcs11/p11-kit-client.so";
 
 /// The pool in the program, `isolation = "thread"`.
-pub fn embedded(effort: Effort) -> Result<Report> {
+pub fn embedded(effort: Effort) -> Result<CompareReport> {
     let mut rig = Rig::prepare(Setup::Embedded, 1);
     configure(&mut rig, "isolation = \"thread\"");
     rig.write_config();
-    let direct = Client::past(&rig, SOFTHSM);
-    let embedded = Client::of(&rig);
+    let direct = BenchClient::past(&rig, SOFTHSM);
+    let embedded = BenchClient::of(&rig);
     let mut contest = Contest::new(effort);
     for threads in [1, 2] {
         contest.variant("direct", &direct, threads);
@@ -28,14 +28,14 @@ pub fn embedded(effort: Effort) -> Result<Report> {
 }
 
 /// The daemon and two worker processes on the one token, against `p11-kit server`.
-pub fn through_the_daemon(effort: Effort) -> Result<Report> {
+pub fn through_the_daemon(effort: Effort) -> Result<CompareReport> {
     let mut rig = Rig::prepare(Setup::Daemon, 1);
     configure(&mut rig, "workers = 2\nsessions = 1");
     rig.start();
     let (_server, address) = p11_kit_server(&rig);
-    let direct = Client::past(&rig, SOFTHSM);
-    let daemon = Client::of(&rig);
-    let p11_kit = Client::past(&rig, P11_KIT_CLIENT).with("P11_KIT_SERVER_ADDRESS", address);
+    let direct = BenchClient::past(&rig, SOFTHSM);
+    let daemon = BenchClient::of(&rig);
+    let p11_kit = BenchClient::past(&rig, P11_KIT_CLIENT).with("P11_KIT_SERVER_ADDRESS", address);
     let mut contest = Contest::new(effort);
     contest.variant("direct", &direct, 1);
     contest.variant("daemon", &daemon, 1);
@@ -90,7 +90,7 @@ impl<'a> Contest<'a> {
         }
     }
 
-    fn variant(&mut self, way: &str, client: &Client<'a>, threads: usize) {
+    fn variant(&mut self, way: &str, client: &BenchClient<'a>, threads: usize) {
         let (client, turn) = (client.clone(), self.effort.turn);
         let run = move || client.sign(threads, turn);
         self.variants.push(Variant::new(name(way, threads), run));
@@ -104,7 +104,7 @@ impl<'a> Contest<'a> {
         });
     }
 
-    fn run(self, title: &str) -> Result<Report> {
+    fn run(self, title: &str) -> Result<CompareReport> {
         self.effort.compare(title, self.variants, &self.goals)
     }
 }

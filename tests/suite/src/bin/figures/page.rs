@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use hsmux_bench::Machine;
-use hsmux_bench::compare::{Bound, Figure, Report};
+use hsmux_bench::compare::{Bound, CompareReport, Figure};
 use hsmux_token::{Error, Result};
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ use crate::fact::Fact;
 #[derive(Serialize)]
 pub struct Page {
     machine: Machine,
-    comparisons: Vec<Report>,
+    comparisons: Vec<CompareReport>,
     facts: Vec<Fact>,
     /// Parts that could not be measured, with their errors.
     lost: Vec<String>,
@@ -32,7 +32,7 @@ impl Page {
     }
 
     /// Adds a comparison and prints it.
-    pub fn compared(&mut self, report: Result<Report>) -> Result<()> {
+    pub fn compared(&mut self, report: Result<CompareReport>) -> Result<()> {
         let report = report?;
         println!("{report}");
         self.comparisons.push(report);
@@ -40,7 +40,7 @@ impl Page {
     }
 
     /// The same for several.
-    pub fn all_compared(&mut self, reports: Result<Vec<Report>>) -> Result<()> {
+    pub fn all_compared(&mut self, reports: Result<Vec<CompareReport>>) -> Result<()> {
         let mut reports = reports?.into_iter();
         reports.try_for_each(|report| self.compared(Ok(report)))
     }
@@ -65,7 +65,7 @@ impl Page {
 
     /// Whether everything was measured and every goal reached.
     pub fn reached(&self) -> bool {
-        let compared = self.comparisons.iter().all(Report::reached);
+        let compared = self.comparisons.iter().all(CompareReport::reached);
         compared && self.facts.iter().all(Fact::reached) && self.lost.is_empty()
     }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use hsmux_bench::compare::{Bound, Goal, Report};
+use hsmux_bench::compare::{Bound, CompareReport, Goal};
 use hsmux_bench::{Measurement, ScalingRow, scaling};
 use hsmux_suite::{CardPool, Cards};
 use hsmux_token::Result;
@@ -45,7 +45,7 @@ const KEYS: [Published; 2] = [
 ];
 
 /// Both kinds of key at 1, 2, 4 and 8 cards.
-pub fn scaling_of_cards(effort: Effort) -> Result<Vec<Report>> {
+pub fn scaling_of_cards(effort: Effort) -> Result<Vec<CompareReport>> {
     let most = STEPS[0];
     preparing(&format!("{most} cards with the published times"));
     let keys = KEYS.each_ref().map(|key| (key.kind, key.id, key.label));
@@ -90,7 +90,7 @@ fn of(key: &str, cards: usize) -> String {
 }
 
 /// The steps beside the published rows of this kind of key.
-fn report(key: &Published, mut steps: Vec<(usize, Measurement)>) -> Report {
+fn report(key: &Published, mut steps: Vec<(usize, Measurement)>) -> CompareReport {
     let mut goals = Vec::new();
     let mut rows = Vec::new();
     steps.reverse();
@@ -122,7 +122,7 @@ fn report(key: &Published, mut steps: Vec<(usize, Measurement)>) -> Report {
          and the pool, beside the published rates",
         key.name
     );
-    Report::new(&title, rows, &goals)
+    CompareReport::new(&title, rows, &goals)
 }
 
 /// The name of a published row. Goals refer to the short runs, which have exactly this name.

@@ -2,12 +2,12 @@
 //! on a fast one. Worker processes, the daemon and the module, 128 callers.
 
 use hsmux_bench::Measurement;
-use hsmux_bench::compare::{Bound, Goal, Report, Variant};
+use hsmux_bench::compare::{Bound, CompareReport, Goal, Variant};
 use hsmux_suite::{Rig, Setup, StandIn};
 use hsmux_token::Result;
 
 use crate::Effort;
-use crate::client::Client;
+use crate::client::BenchClient;
 
 const CALLERS: usize = 128;
 
@@ -43,12 +43,12 @@ impl Cluster {
 
     /// Signs with all callers.
     fn sign(&self) -> Result<Measurement> {
-        Client::of(&self.rig).sign(CALLERS, self.effort.turn)
+        BenchClient::of(&self.rig).sign(CALLERS, self.effort.turn)
     }
 }
 
 /// 64 members against one.
-pub fn many_members(effort: Effort) -> Result<Report> {
+pub fn many_members(effort: Effort) -> Result<CompareReport> {
     let one = Cluster::start(&[5], effort);
     let many = Cluster::start(&[5; 64], effort);
     effort.compare(
@@ -66,7 +66,7 @@ pub fn many_members(effort: Effort) -> Result<Report> {
 }
 
 /// 5 ms and 20 ms in one pool, against the sum of their single rates.
-pub fn unequal_members(effort: Effort) -> Result<Report> {
+pub fn unequal_members(effort: Effort) -> Result<CompareReport> {
     let fast = Cluster::start(&[5], effort);
     let slow = Cluster::start(&[20], effort);
     let both = Cluster::start(&[5, 20], effort);

@@ -4,8 +4,11 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use hsmux_bench::Measurement;
-use hsmux_bench::churn::{Isolation, Keys, Options, Row, Serves, Store, TURN, run, runs, ways};
-use hsmux_bench::compare::{Bound, Goal, Report, Variant};
+use hsmux_bench::churn::{
+    BrokerIsolation, ChurnOptions, KeyChangeProcess, LoadedService, RunResults, SoftHsmStore, TURN,
+    run, runs, ways,
+};
+use hsmux_bench::compare::{Bound, CompareReport, Goal, Variant};
 use hsmux_suite::{Program, SOFTHSM, built};
 use hsmux_token::{Error, Kind, Result};
 
@@ -18,15 +21,15 @@ const MORE: [usize; 2] = [1000, 5000];
 
 /// The published table: the bare module and a broker, over SoftHSM and over a stand-in for an old one,
 /// with the module in the broker's process and in workers.
-pub fn over_the_stand_in(effort: Effort) -> Result<Vec<Report>> {
+pub fn over_the_stand_in(effort: Effort) -> Result<Vec<CompareReport>> {
     let each = isolations().into_iter();
     each.map(|(word, isolation)| published(effort, word, isolation))
         .collect()
 }
 
-fn published(effort: Effort, word: &str, isolation: Isolation) -> Result<Report> {
+fn published(effort: Effort, word: &str, isolation: BrokerIsolation) -> Result<CompareReport> {
     preparing("tokens for the published key churn");
-    let options = Options {
+    let options = ChurnOptions {
         runs: runs(10, &MORE),
         time: 2 * effort.turn.max(Duration::from_secs(2)),
         ..usual()
@@ -72,16 +75,16 @@ fn published(effort: Effort, word: &str, isolation: Isolation) -> Result<Report>
         "Published key churn over the stand-in for an old module: the broker within 2 s of each change, beside \
          the bare stand-in; isolation = {word}"
     );
-    Ok(Report::new(&title, series, &goals))
+    Ok(CompareReport::new(&title, series, &goals))
 }
 
-fn name(row: &Row, way: &str) -> String {
+fn name(row: &RunResults, way: &str) -> String {
     format!("run {} ({} keys), {way}", row.run.number, row.run.keys)
 }
 
 /// The turns of a way in a run, and those of its twin.
 #[allow(clippy::cast_sign_loss)] // No rate is negative.
-fn measured(row: &Row, way: usize) -> [Vec<Measurement>; 2] {
+fn measured(row: &RunResults, way: usize) -> [Vec<Measurement>; 2] {
     let found = &row.found[way];
     let seconds = TURN.as_secs_f64();
     let of = |rate: f64, failed| Measurement {
@@ -103,10 +106,10 @@ const KEYS: usize = 5000;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A store, and the process that changes its keys.
-type Changed = (Store, RefCell<Keys>);
+type Changed = (SoftHsmStore, RefCell<KeyChangeProcess>);
 
 /// Another process that changes keys all the time, on the token in use or on another.
-pub fn foreign_churn(effort: Effort) -> Result<Vec<Report>> {
+pub fn foreign_churn(effort: Effort) -> Result<Vec<CompareReport>> {
     preparing(&format!("two tokens of {KEYS} keys"));
     let folder = folder()?;
     let filled = |name: &str| -> Result<Changed> {
@@ -124,16 +127,16 @@ pub fn foreign_churn(effort: Effort) -> Result<Vec<Report>> {
 fn changed_meanwhile(
     effort: Effort,
     word: &str,
-    isolation: Isolation,
+    isolation: BrokerIsolation,
     (own, own_keys): &Changed,
     (_, other_keys): &Changed,
-) -> Result<Report> {
+) -> Result<CompareReport> {
     let options = usual();
     let way = format!("broker, isolation = {word}");
     let bare = RefCell::new(own.bare(&options)?);
     let broker = RefCell::new(own.broker(isolation, &options)?);
     let mut variants = Vec::new();
-    let ways: [(&str, &RefCell<dyn Serves>); 2] = [("bare", &bare), (&way, &broker)];
+    let ways: [(&str, &RefCell<dyn LoadedService>); 2] = [("bare", &bare), (&way, &broker)];
     for (way, service) in ways {
         for (on, keys) in [("another token", other_keys), ("its token", own_keys)] {
             let run = move || {

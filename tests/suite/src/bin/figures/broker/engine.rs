@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
 
-use hsmux_bench::churn::{LABEL, Options, Serves};
+use hsmux_bench::churn::{ChurnOptions, LABEL, LoadedService};
 use hsmux_bench::cipher::Cipher;
-use hsmux_bench::compare::{Bound, Goal, Report, Variant};
-use hsmux_bench::{Control, Until};
+use hsmux_bench::compare::{Bound, CompareReport, Goal, Variant};
+use hsmux_bench::{RunControl, Until};
 use hsmux_pool::Pool;
 use hsmux_suite::{Program, built};
 use hsmux_token::{Error, Kind, Result};
@@ -19,7 +19,7 @@ use crate::progress::preparing;
 const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
 
 /// One SoftHSM token: the pool with its workers against the bare module with different numbers of threads.
-pub fn below_http(effort: Effort) -> Result<Report> {
+pub fn below_http(effort: Effort) -> Result<CompareReport> {
     preparing("a SoftHSM token and a pool of it");
     let folder = folder()?;
     let store = store(&folder, "token")?;
@@ -35,7 +35,7 @@ pub fn below_http(effort: Effort) -> Result<Report> {
     let cipher = Cipher::new(pool, LABEL, usual.callers, usual.payload)?;
     let engine = "pool, 16 callers";
     let measure = || {
-        let control = Control {
+        let control = RunControl {
             stop: &AtomicBool::new(false),
             progress: &|_| {},
         };
@@ -44,7 +44,7 @@ pub fn below_http(effort: Effort) -> Result<Report> {
     let mut variants = vec![Variant::new(engine, measure)];
     let mut goals = Vec::new();
     for threads in THREADS {
-        let options = Options {
+        let options = ChurnOptions {
             callers: threads,
             ..usual.clone()
         };

@@ -3,10 +3,10 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use hsmux_bench::churn::{Broker, Isolation};
-use hsmux_bench::compare::{Bound, Goal, Report, Variant};
-use hsmux_bench::http::{Service, allow_connections};
-use hsmux_bench::{Control, Load, Measurement, Until};
+use hsmux_bench::churn::{BrokerIsolation, LoadedBroker};
+use hsmux_bench::compare::{Bound, CompareReport, Goal, Variant};
+use hsmux_bench::http::{HttpBenchmark, allow_connections};
+use hsmux_bench::{LoadModel, Measurement, RunControl, Until};
 use hsmux_token::{Error, Kind, Result};
 use tempfile::TempDir;
 
@@ -16,11 +16,11 @@ use crate::fact::Fact;
 use crate::progress::{Turns, preparing};
 
 /// A broker over one SoftHSM token, on a unix socket.
-fn broker(folder: &TempDir, isolation: Isolation) -> Result<Broker> {
+fn broker(folder: &TempDir, isolation: BrokerIsolation) -> Result<LoadedBroker> {
     preparing("a SoftHSM token and a broker of it");
     let name = match isolation {
-        Isolation::Workers(_) => "workers",
-        Isolation::Thread => "thread",
+        BrokerIsolation::Workers(_) => "workers",
+        BrokerIsolation::Thread => "thread",
     };
     let store = store(folder, name)?;
     // It has created the key.
@@ -28,8 +28,8 @@ fn broker(folder: &TempDir, isolation: Isolation) -> Result<Broker> {
     store.broker(isolation, &usual())
 }
 
-fn ask(service: &Service, time: Duration) -> Result<Measurement> {
-    let control = Control {
+fn ask(service: &HttpBenchmark, time: Duration) -> Result<Measurement> {
+    let control = RunControl {
         stop: &AtomicBool::new(false),
         progress: &|_| {},
     };
@@ -38,16 +38,16 @@ fn ask(service: &Service, time: Duration) -> Result<Measurement> {
 
 /// Requests with the token against a constant of the same server (`/v1/sys/health`): with SoftHSM in the server's
 /// process, as recommended for software tokens, and in worker processes.
-pub fn requests(effort: Effort) -> Result<Report> {
+pub fn requests(effort: Effort) -> Result<CompareReport> {
     let folder = folder()?;
-    let broker_here = broker(&folder, Isolation::Thread)?;
+    let broker_here = broker(&folder, BrokerIsolation::Thread)?;
     let broker_beside = broker(&folder, workers())?;
     let (mut variants, mut goals) = (Vec::new(), Vec::new());
     for (broker, isolation) in [(&broker_here, "thread"), (&broker_beside, "process")] {
-        let constant = broker.asked_for(|asked| {
+        let constant = broker.with_options(|asked| {
             asked.mix = "health".parse().expect("a mix");
         })?;
-        let by_token = broker.asked_for(|_| {})?;
+        let by_token = broker.with_options(|_| {})?;
         let of = format!("isolation = {isolation}");
         let against = format!("a constant, isolation = {isolation}");
         variants.push(Variant::new(&against, move || ask(&constant, effort.turn)));
@@ -71,16 +71,16 @@ pub fn requests(effort: Effort) -> Result<Report> {
 const ITEMS: u32 = 100;
 
 /// Items in batches of a hundred against single ones: with SoftHSM in worker processes, and in the server's process.
-pub fn batches(effort: Effort) -> Result<Report> {
+pub fn batches(effort: Effort) -> Result<CompareReport> {
     let folder = folder()?;
     let (beside, here) = (
         broker(&folder, workers())?,
-        broker(&folder, Isolation::Thread)?,
+        broker(&folder, BrokerIsolation::Thread)?,
     );
     let (mut variants, mut goals) = (Vec::new(), Vec::new());
     for (broker, isolation) in [(&beside, "process"), (&here, "thread")] {
-        let single = broker.asked_for(|_| {})?;
-        let batch = broker.asked_for(|asked| asked.batch = ITEMS as usize)?;
+        let single = broker.with_options(|_| {})?;
+        let batch = broker.with_options(|asked| asked.batch = ITEMS as usize)?;
         let items = move || {
             let requests = ask(&batch, effort.turn)?;
             Ok(Measurement {
@@ -109,10 +109,10 @@ const MOST_MEMORY: f64 = 150.0;
 pub fn many_connections(effort: Effort) -> Result<Vec<Fact>> {
     allow_connections();
     let folder = folder()?;
-    let broker = broker(&folder, Isolation::Thread)?;
+    let broker = broker(&folder, BrokerIsolation::Thread)?;
     Turns::new([effort.turn]).next(&format!("{CONNECTIONS} connections"));
-    let service = broker.asked_for(|asked| {
-        asked.load = Load::Closed {
+    let service = broker.with_options(|asked| {
+        asked.load = LoadModel::Closed {
             workers: CONNECTIONS,
         };
         asked.processes = vec![broker.id()];

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hsmux_bench::compare::{Bound, Goal, Report};
+use hsmux_bench::compare::{Bound, CompareReport, Goal};
 use hsmux_bench::{Measurement, TlsRow, siege_table};
 use hsmux_suite::gateway::{Gateway, certify_public, configure};
 use hsmux_suite::{CardPool, Cards, PATIENCE, until};
@@ -52,7 +52,7 @@ impl Published {
 }
 
 /// RSA-2048 and P-256 on 1, 2 and 3 cards of one gateway, against the cards' maximum and the published rows.
-pub fn bursts(effort: Effort) -> Result<(Report, Vec<Fact>)> {
+pub fn bursts(effort: Effort) -> Result<(CompareReport, Vec<Fact>)> {
     let most = STEPS[0];
     preparing(&format!(
         "a gateway over {most} cards with the published times"
@@ -90,7 +90,7 @@ pub fn bursts(effort: Effort) -> Result<(Report, Vec<Fact>)> {
     let title = format!(
         "A burst of {USERS} users on virtual cards with the published times, beside the published rows"
     );
-    Ok((Report::new(&title, rows, &goals), facts))
+    Ok((CompareReport::new(&title, rows, &goals), facts))
 }
 
 fn of(key: &str, cards: usize) -> String {

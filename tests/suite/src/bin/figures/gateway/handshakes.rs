@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hsmux_bench::compare::{Bound, Goal, Report, Variant};
+use hsmux_bench::compare::{Bound, CompareReport, Goal, Variant};
 use hsmux_bench::tls::Version;
 use hsmux_suite::gateway::{Gateway, certify};
 use hsmux_suite::{Rig, SOFTHSM, SoftHsm};
@@ -42,7 +42,7 @@ pub fn gateway(isolation: &str) -> Gateway {
 }
 
 /// P-256 beside nginx with the key in a file, RSA-2048 beside nginx with the engine over SoftHSM.
-pub fn handshakes(effort: Effort) -> Result<Vec<Report>> {
+pub fn handshakes(effort: Effort) -> Result<Vec<CompareReport>> {
     preparing("gateways, nginx with keys in files, and nginx with OpenSSL's engine");
     let (here, beside) = (gateway(THREAD), gateway(WORKERS));
     let rig = &here.rig;

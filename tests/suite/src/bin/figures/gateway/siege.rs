@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use hsmux_bench::Measurement;
-use hsmux_bench::compare::{Bound, Goal, Report, Variant};
+use hsmux_bench::compare::{Bound, CompareReport, Goal, Variant};
 use hsmux_suite::Rig;
 use hsmux_token::{Error, Kind, Result};
 use serde::Deserialize;
@@ -31,7 +31,7 @@ struct SiegeOutput {
 }
 
 /// The gateway with its defaults, and with the module in the daemon, against nginx with the key in a file.
-pub fn one_user(effort: Effort) -> Result<Report> {
+pub fn one_user(effort: Effort) -> Result<CompareReport> {
     preparing("gateways, and nginx with the key in a file");
     let more = effort.turn.as_secs().max(1) as usize;
     let effort = Effort {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use hsmux_bench::Measurement;
-use hsmux_bench::compare::{Bound, Goal, Report, Variant};
+use hsmux_bench::compare::{Bound, CompareReport, Goal, Variant};
 use hsmux_suite::gateway::{Gateway, certify_public, configure};
 use hsmux_token::Result;
 
@@ -27,7 +27,7 @@ const SHORTEST: Duration = Duration::from_secs(30);
 const WARM_UP: Duration = Duration::from_secs(4);
 
 /// The gateway, and nginx with two workers through the module, over the same tokens.
-pub fn slow_tokens(mut effort: Effort) -> Result<(Report, Vec<Fact>)> {
+pub fn slow_tokens(mut effort: Effort) -> Result<(CompareReport, Vec<Fact>)> {
     effort.turn = effort.turn.max(SHORTEST);
     preparing("eight tokens that take 100 ms, a gateway and nginx");
     let mut rig = with_page(0);

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use hsmux_bench::http::allow_connections;
-use hsmux_bench::{Control, tls};
+use hsmux_bench::{RunControl, tls};
 use hsmux_suite::gateway::{Gateway, certify_public, configure};
 use hsmux_suite::{Rig, until};
 use hsmux_token::{Error, Kind, Result};
@@ -49,7 +49,7 @@ pub fn ten_thousand(_: Effort) -> Result<Vec<Fact>> {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let load = scope.spawn(|| {
-            let control = Control {
+            let control = RunControl {
                 stop: &stop,
                 progress: &|_| {},
             };

@@ -18,21 +18,21 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// The address of the service.
-pub struct Place {
-    way: Way,
+pub struct ServiceAddress {
+    transport: Transport,
     /// The Host header.
     pub host: String,
     /// The path before `/v1`.
     pub prefix: String,
 }
 
-enum Way {
+enum Transport {
     Unix(PathBuf),
     Tcp(String, u16),
     Tls(String, u16, TlsConnector, ServerName<'static>),
 }
 
-impl Place {
+impl ServiceAddress {
     /// Parses a URL; `ca` is the root for the server's certificate.
     pub fn new(url: &str, ca: Option<&Path>) -> Result<Self> {
         let wrong = |why: &str| {
@@ -44,7 +44,7 @@ impl Place {
         if let Some(path) = url.strip_prefix("unix:") {
             let path = path.strip_prefix("//").unwrap_or(path);
             return Ok(Self {
-                way: Way::Unix(path.into()),
+                transport: Transport::Unix(path.into()),
                 host: "localhost".into(),
                 prefix: String::new(),
             });
@@ -53,19 +53,19 @@ impl Place {
         let host = uri.host().ok_or_else(|| wrong("no host in it"))?;
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let port = |usual| uri.port_u16().unwrap_or(usual);
-        let way = match uri.scheme_str() {
-            Some("http") => Way::Tcp(bare.into(), port(80)),
+        let transport = match uri.scheme_str() {
+            Some("http") => Transport::Tcp(bare.into(), port(80)),
             Some("https") => {
                 let ca =
                     ca.ok_or_else(|| wrong("https needs the root of its certificate (--ca)"))?;
                 let name = ServerName::try_from(bare.to_owned()).map_err(|_| wrong("no host"))?;
-                Way::Tls(bare.into(), port(443), trusting(ca)?, name)
+                Transport::Tls(bare.into(), port(443), trusting(ca)?, name)
             }
             _ => return Err(wrong("neither http nor https nor unix")),
         };
         let authority = uri.authority().map_or(host, |authority| authority.as_str());
         Ok(Self {
-            way,
+            transport,
             host: authority.to_owned(),
             prefix: uri.path().trim_end_matches('/').to_owned(),
         })
@@ -73,10 +73,10 @@ impl Place {
 
     /// Connects.
     pub async fn connect(&self) -> std::io::Result<Box<dyn Stream>> {
-        Ok(match &self.way {
-            Way::Unix(path) => Box::new(UnixStream::connect(path).await?),
-            Way::Tcp(host, port) => Box::new(tcp(host, *port).await?),
-            Way::Tls(host, port, connector, name) => {
+        Ok(match &self.transport {
+            Transport::Unix(path) => Box::new(UnixStream::connect(path).await?),
+            Transport::Tcp(host, port) => Box::new(tcp(host, *port).await?),
+            Transport::Tls(host, port, connector, name) => {
                 let stream = tcp(host, *port).await?;
                 Box::new(connector.connect(name.clone(), stream).await?)
             }
@@ -119,17 +119,19 @@ mod tests {
 
     #[test]
     fn urls_are_read_or_refused() {
-        let place = Place::new("http://[::1]:8200/keys/", None).unwrap();
-        assert_eq!((&*place.host, &*place.prefix), ("[::1]:8200", "/keys"));
-        assert!(matches!(place.way, Way::Tcp(host, 8200) if host == "::1"));
-        let place = Place::new("unix:/run/broker.sock", None).unwrap();
-        assert!(matches!(place.way, Way::Unix(path) if path == Path::new("/run/broker.sock")));
+        let address = ServiceAddress::new("http://[::1]:8200/keys/", None).unwrap();
+        assert_eq!((&*address.host, &*address.prefix), ("[::1]:8200", "/keys"));
+        assert!(matches!(address.transport, Transport::Tcp(host, 8200) if host == "::1"));
+        let address = ServiceAddress::new("unix:/run/broker.sock", None).unwrap();
+        assert!(
+            matches!(address.transport, Transport::Unix(path) if path == Path::new("/run/broker.sock"))
+        );
         for (url, why) in [
             ("https://keys.test", "--ca"),
             ("ftp://keys.test", "neither"),
             ("127.0.0.1:8200", "write http://"),
         ] {
-            let error = Place::new(url, None).err().unwrap().to_string();
+            let error = ServiceAddress::new(url, None).err().unwrap().to_string();
             assert!(error.contains(why), "{url}: {error}");
         }
     }

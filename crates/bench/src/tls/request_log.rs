@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use super::exchange::Answer;
+use super::exchange::HttpAnswer;
 use super::figures::Figures;
 use super::user::is_success;
 use crate::Latency;
@@ -15,7 +15,7 @@ use crate::measurement::latencies;
 
 /// The common records of all users.
 #[derive(Default)]
-pub struct Sheet(Mutex<Entries>);
+pub struct RequestLog(Mutex<Entries>);
 
 struct Entries {
     begun: u64,
@@ -65,14 +65,14 @@ pub struct Times {
     pub request_us: Option<Latency>,
 }
 
-impl Sheet {
+impl RequestLog {
     /// Records the start of a request.
     pub fn begin(&self) {
         self.entries().begun += 1;
     }
 
     /// Records a successful handshake.
-    pub fn shaken(&self, connect: Duration, handshake: Duration, resumed: bool) {
+    pub fn handshake_done(&self, connect: Duration, handshake: Duration, resumed: bool) {
         let entries = &mut *self.entries();
         record(&mut entries.connects, connect);
         let kind = if resumed {
@@ -84,7 +84,7 @@ impl Sheet {
     }
 
     /// Records an answered request.
-    pub fn answered(&self, answer: &Answer, took: Duration) {
+    pub fn answered(&self, answer: &HttpAnswer, took: Duration) {
         let entries = &mut *self.entries();
         let status = answer.status;
         let refused = status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT;

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A kind of request.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Act {
+pub struct RequestKind {
     /// Its name in mixes.
     pub name: &'static str,
     /// The path below `/v1/`; if it ends with `/`, the key's name follows.
@@ -18,32 +18,32 @@ pub struct Act {
 }
 
 /// All operations; `health` is a constant request without a key.
-const ACTS: [Act; 8] = [
-    Act::new("encrypt", "transit/encrypt/", "plaintext", "ciphertext"),
-    Act {
+const REQUEST_KINDS: [RequestKind; 8] = [
+    RequestKind::new("encrypt", "transit/encrypt/", "plaintext", "ciphertext"),
+    RequestKind {
         payload: None,
         of: Some(("encrypt", "ciphertext")),
-        ..Act::new("decrypt", "transit/decrypt/", "", "plaintext")
+        ..RequestKind::new("decrypt", "transit/decrypt/", "", "plaintext")
     },
-    Act {
+    RequestKind {
         payload: None,
         of: Some(("encrypt", "ciphertext")),
-        ..Act::new("rewrap", "transit/rewrap/", "", "ciphertext")
+        ..RequestKind::new("rewrap", "transit/rewrap/", "", "ciphertext")
     },
-    Act::new("sign", "transit/sign/", "input", "signature"),
-    Act {
+    RequestKind::new("sign", "transit/sign/", "input", "signature"),
+    RequestKind {
         of: Some(("sign", "signature")),
-        ..Act::new("verify", "transit/verify/", "input", "valid")
+        ..RequestKind::new("verify", "transit/verify/", "input", "valid")
     },
-    Act::new("hmac", "transit/hmac/", "input", "hmac"),
-    Act::new("hash", "transit/hash", "input", "sum"),
-    Act {
+    RequestKind::new("hmac", "transit/hmac/", "input", "hmac"),
+    RequestKind::new("hash", "transit/hash", "input", "sum"),
+    RequestKind {
         payload: None,
-        ..Act::new("health", "sys/health", "", "initialized")
+        ..RequestKind::new("health", "sys/health", "", "initialized")
     },
 ];
 
-impl Act {
+impl RequestKind {
     const fn new(
         name: &'static str,
         path: &'static str,
@@ -61,7 +61,7 @@ impl Act {
 
     /// Returns the operation of this name.
     pub fn find(name: &str) -> Option<&'static Self> {
-        ACTS.iter().find(|act| act.name == name)
+        REQUEST_KINDS.iter().find(|kind| kind.name == name)
     }
 
     /// Whether it is a GET without a body.
@@ -71,12 +71,12 @@ impl Act {
 
     /// All names, for messages.
     pub fn names() -> String {
-        let names: Vec<_> = ACTS.iter().map(|act| act.name).collect();
+        let names: Vec<_> = REQUEST_KINDS.iter().map(|kind| kind.name).collect();
         names.join(", ")
     }
 }
 
-impl fmt::Display for Act {
+impl fmt::Display for RequestKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }

@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use hsmux_token::{Error, Kind, Result};
 
-use crate::{Control, Measurement, Until};
+use crate::{Measurement, RunControl, Until};
 
 /// Effectively without end.
 const FOREVER: Duration = Duration::from_secs(1 << 32);
 
 /// Measures until `during` returns, which does not count as an interruption.
-pub(super) fn meanwhile(
+pub(super) fn load_during(
     during: &mut dyn FnMut() -> Result<()>,
-    measure: impl FnOnce(Until, Control<'_>) -> Result<Measurement> + Send,
+    measure: impl FnOnce(Until, RunControl<'_>) -> Result<Measurement> + Send,
 ) -> Result<Measurement> {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        let measuring = scope.spawn(|| measure(Until::Elapsed(FOREVER), Control::unseen(&stop)));
+        let measuring = scope.spawn(|| measure(Until::Elapsed(FOREVER), RunControl::unseen(&stop)));
         let done = during();
         stop.store(true, Relaxed);
         let measured = measuring.join();
@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn a_load_that_ends_with_what_it_was_for_is_whole() {
-        let measured = meanwhile(&mut || Ok(()), |_, control| {
+        let measured = load_during(&mut || Ok(()), |_, control| {
             while !control.stop.load(Relaxed) {
                 thread::yield_now();
             }
@@ -50,7 +50,7 @@ mod tests {
         assert!(!measured.interrupted);
         assert_eq!(measured.ops, 7);
         let failed = || Err(Error::pool(Kind::Lost, "no more keys"));
-        let measured = meanwhile(&mut { failed }, |_, _| {
+        let measured = load_during(&mut { failed }, |_, _| {
             Ok(Measurement::elsewhere(7, 1.0, 7.0))
         });
         assert!(measured.is_err());

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use hsmux_software::PublicKey;
 use hsmux_token::{Error, Kind, Mechanism, ObjectRef, Operation, Outcome, Result, Token, Verb, ck};
 
-use super::Options;
+use super::BurnInOptions;
 use super::ledger::{Ledger, Verdict};
 
 /// After a failed test the caller waits, longer each time, so that a restart of the daemon does not use up the tests.
@@ -19,20 +19,20 @@ const PAUSE: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)]
 const SLICE: Duration = Duration::from_millis(50);
 
 /// Shared state of the callers.
-pub struct Work<'a> {
-    options: &'a Options,
+pub struct TestRunner<'a> {
+    options: &'a BurnInOptions,
     mechanism: &'a Mechanism,
     public: &'a PublicKey,
     ledger: &'a Ledger,
     stop: &'a AtomicBool,
     /// Consecutive failed tests of each caller.
-    unlucky: Vec<AtomicU32>,
+    consecutive_failures: Vec<AtomicU32>,
 }
 
-impl<'a> Work<'a> {
+impl<'a> TestRunner<'a> {
     /// Checks that signatures of this key and mechanism can be verified.
     pub fn new(
-        options: &'a Options,
+        options: &'a BurnInOptions,
         mechanism: &'a Mechanism,
         ledger: &'a Ledger,
         stop: &'a AtomicBool,
@@ -57,7 +57,7 @@ impl<'a> Work<'a> {
             public,
             ledger,
             stop,
-            unlucky: (0..options.callers).map(|_| AtomicU32::new(0)).collect(),
+            consecutive_failures: (0..options.callers).map(|_| AtomicU32::new(0)).collect(),
         })
     }
 
@@ -68,11 +68,11 @@ impl<'a> Work<'a> {
         self.ledger.enter(at, &verdict);
         match verdict {
             Verdict::Passed => {
-                self.unlucky[caller].store(0, Relaxed);
+                self.consecutive_failures[caller].store(0, Relaxed);
                 Ok(Bytes::new())
             }
             Verdict::Failed(error) | Verdict::Wrong(error) => {
-                self.pause(self.unlucky[caller].fetch_add(1, Relaxed));
+                self.pause(self.consecutive_failures[caller].fetch_add(1, Relaxed));
                 Err(error)
             }
         }
@@ -110,9 +110,10 @@ impl<'a> Work<'a> {
         Ok((data, signature))
     }
 
-    fn pause(&self, unlucky: u32) {
+    fn pause(&self, consecutive_failures: u32) {
         let [shortest, longest] = PAUSE;
-        let over = Instant::now() + (shortest * 2_u32.pow(unlucky.min(10))).min(longest);
+        let over =
+            Instant::now() + (shortest * 2_u32.pow(consecutive_failures.min(10))).min(longest);
         while !self.stop.load(Relaxed) {
             let left = over.saturating_duration_since(Instant::now());
             if left.is_zero() {
