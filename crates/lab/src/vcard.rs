@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use hsmux_vcard::Order;
-use hsmux_vcard::reader::{CardState, Request, ask};
+use hsmux_vcard::reader::{CardState, ControlRequest, ask};
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -79,7 +79,7 @@ impl Vcard {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let (place, request) = match self {
             Self::Run(command) => return command.run(context),
-            Self::List(place) => (place, Request::List),
+            Self::List(place) => (place, ControlRequest::List),
             Self::Fault {
                 card,
                 order,
@@ -88,11 +88,11 @@ impl Vcard {
                 place,
             } => {
                 let order = order.only(times, ins);
-                (place, Request::Card { card, order })
+                (place, ControlRequest::Card { card, order })
             }
             Self::Pcscd { act, place } => match act {
-                Act::Stop => (place, Request::StopPcscd),
-                Act::Start => (place, Request::StartPcscd),
+                Act::Stop => (place, ControlRequest::StopPcscd),
+                Act::Start => (place, ControlRequest::StartPcscd),
             },
         };
         let waiting = progress::spinner("waiting for pcscd");

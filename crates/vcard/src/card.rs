@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use hsmux_smartcard::{Command, Response, Status};
 
-use crate::chip::{Chip, Halt, Session, manufacture};
+use crate::chip::{CardSession, Chip, Halt, manufacture};
 use crate::control::Control;
+use crate::delay::DelaySampler;
 use crate::fault::Effects;
 use crate::memory::{self, Memory};
-use crate::pace::Pace;
 use crate::timing::Timing;
 
 /// The ATR of a SmartCard-HSM with contacts, as OpenSC recognises it.
@@ -104,7 +104,7 @@ pub enum NoAnswer {
 pub struct Card {
     chip: Chip,
     control: Control,
-    pace: Pace,
+    delay: DelaySampler,
     powered: bool,
     /// How often it had been pulled when it was powered on.
     pulls: u64,
@@ -136,12 +136,12 @@ impl Card {
         Ok(Self {
             chip: Chip {
                 memory,
-                session: Session::default(),
+                session: CardSession::default(),
                 work: None,
                 capacity: profile.capacity,
             },
             control: Control::default(),
-            pace: Pace::new(profile.timing),
+            delay: DelaySampler::new(profile.timing),
             powered: false,
             pulls: 0,
             waiting: None,
@@ -170,7 +170,7 @@ impl Card {
     pub fn power_off(&mut self) {
         self.powered = false;
         self.waiting = None;
-        self.chip.session = Session::default();
+        self.chip.session = CardSession::default();
     }
 
     /// A warm reset; returns the ATR.
@@ -278,7 +278,7 @@ impl Card {
 
     fn wait(&mut self, start: Instant, effects: &Effects) -> Result<(), NoAnswer> {
         let work = self.chip.work;
-        let end = work.and_then(|(operation, key)| self.pace.end(start, operation, key));
+        let end = work.and_then(|(operation, key)| self.delay.end(start, operation, key));
         let until = match end {
             None if effects.slow.is_zero() => None,
             end => Some(end.unwrap_or_else(Instant::now) + effects.slow),
@@ -292,7 +292,7 @@ impl Card {
             return Err(NoAnswer::Removed);
         }
         if let (Some(_), Some(until)) = (end, until) {
-            self.pace.ended(until, Instant::now());
+            self.delay.ended(until, Instant::now());
         }
         Ok(())
     }

@@ -9,9 +9,9 @@ use crate::command;
 use crate::crypto::curve;
 use crate::crypto::ec::EcKey;
 use crate::cvc;
-use crate::key::{Key, KeyKind};
+use crate::key::{CardKey, KeyKind};
 use crate::memory::Memory;
-use crate::state::{KeyRecord, State};
+use crate::state::{KeyRecord, PersistentState};
 use crate::timing::Operation;
 
 /// Memory and session of a card.
@@ -19,7 +19,7 @@ pub struct Chip {
     /// State that survives a power loss.
     pub memory: Memory,
     /// State that does not.
-    pub session: Session,
+    pub session: CardSession,
     /// The longest operation of the current command, for the timing.
     pub work: Option<(Operation, KeyKind)>,
     /// Capacity for keys and files, in bytes.
@@ -28,7 +28,7 @@ pub struct Chip {
 
 /// State from SELECT to the next SELECT, reset or power loss.
 #[derive(Default)]
-pub struct Session {
+pub struct CardSession {
     /// The application is selected.
     pub selected: bool,
     /// The user PIN was verified.
@@ -77,7 +77,7 @@ impl Chip {
         id: u8,
         algorithm: u8,
         operation: Operation,
-    ) -> Result<Arc<Key>, Halt> {
+    ) -> Result<Arc<CardKey>, Halt> {
         let record = self.memory.state().key(id)?;
         if !record.allows(algorithm) {
             return Err(Status::CONDITIONS_NOT_SATISFIED.into());
@@ -112,17 +112,17 @@ impl Chip {
     }
 
     /// The device's own key.
-    pub fn device_key(&self) -> Result<Arc<Key>, Status> {
+    pub fn device_key(&self) -> Result<Arc<CardKey>, Status> {
         Ok(self.memory.state().key(0)?.key.clone())
     }
 }
 
 /// A card in factory state: with a device key and its certificates, never initialised.
-pub fn manufacture(serial: &str) -> Option<State> {
+pub fn manufacture(serial: &str) -> Option<PersistentState> {
     let key = EcKey::generate(curve::named("brainpoolP256r1")?);
-    let mut state = State::new(serial);
+    let mut state = PersistentState::new(serial);
     let certificates = cvc::device_chain(&key, serial)?;
     state.files.insert(DEVICE_CERTIFICATES, certificates.into());
-    state.keys.insert(0, KeyRecord::new(Key::Ec(key)));
+    state.keys.insert(0, KeyRecord::new(CardKey::Ec(key)));
     Some(state)
 }

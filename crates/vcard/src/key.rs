@@ -10,7 +10,7 @@ use crate::crypto::ec::EcKey;
 use crate::crypto::rsa::RsaKey;
 
 /// A private or secret key.
-pub enum Key {
+pub enum CardKey {
     /// RSA.
     Rsa(RsaKey),
     /// On a curve.
@@ -30,7 +30,7 @@ pub enum KeyKind {
     Aes(usize),
 }
 
-impl Key {
+impl CardKey {
     /// Its kind.
     pub fn kind(&self) -> KeyKind {
         match self {
@@ -69,7 +69,7 @@ enum Stored {
     Aes(String),
 }
 
-impl Serialize for Key {
+impl Serialize for CardKey {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let stored = match self {
             Self::Rsa(key) => Stored::Rsa {
@@ -87,7 +87,7 @@ impl Serialize for Key {
     }
 }
 
-impl<'de> Deserialize<'de> for Key {
+impl<'de> Deserialize<'de> for CardKey {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Stored::deserialize(deserializer)?
             .key()
@@ -96,16 +96,18 @@ impl<'de> Deserialize<'de> for Key {
 }
 
 impl Stored {
-    fn key(&self) -> Option<Key> {
+    fn key(&self) -> Option<CardKey> {
         let number = |digits: &str| BigUint::parse_bytes(digits.as_bytes(), 16);
         Some(match self {
             Self::Rsa { p, q, e } => {
-                Key::Rsa(RsaKey::from_primes(number(p)?, number(q)?, number(e)?)?)
+                CardKey::Rsa(RsaKey::from_primes(number(p)?, number(q)?, number(e)?)?)
             }
-            Self::Ec { curve, d } => Key::Ec(EcKey::new(curve::named(curve)?, number(d)?)?),
+            Self::Ec { curve, d } => CardKey::Ec(EcKey::new(curve::named(curve)?, number(d)?)?),
             Self::Aes(key) => {
                 let key = hex::decode(key).ok()?;
-                [16, 24, 32].contains(&key.len()).then_some(Key::Aes(key))?
+                [16, 24, 32]
+                    .contains(&key.len())
+                    .then_some(CardKey::Aes(key))?
             }
         })
     }
@@ -120,12 +122,12 @@ mod tests {
         let curve = curve::named("brainpoolP320r1").unwrap();
         let rsa = RsaKey::generate(1024, &BigUint::from(65_537u32)).unwrap();
         for key in [
-            Key::Ec(EcKey::generate(curve)),
-            Key::Aes(vec![7; 24]),
-            Key::Rsa(rsa),
+            CardKey::Ec(EcKey::generate(curve)),
+            CardKey::Aes(vec![7; 24]),
+            CardKey::Rsa(rsa),
         ] {
             let text = serde_json::to_string(&key).unwrap();
-            let read: Key = serde_json::from_str(&text).unwrap();
+            let read: CardKey = serde_json::from_str(&text).unwrap();
             assert_eq!(read.kind(), key.kind());
             assert_eq!(serde_json::to_string(&read).unwrap(), text);
         }
@@ -136,7 +138,7 @@ mod tests {
             r#"{"rsa":{"p":"3","q":"3","e":"3"}}"#,
             r#"{"rsa":{"p":"","q":"x","e":"3"}}"#,
         ] {
-            assert!(serde_json::from_str::<Key>(broken).is_err(), "{broken}");
+            assert!(serde_json::from_str::<CardKey>(broken).is_err(), "{broken}");
         }
     }
 }

@@ -3,8 +3,8 @@ use hsmux_smartcard::{Command, Response, Status};
 use super::done;
 use super::files::WRAPPED_KEY;
 use crate::chip::{Chip, Outcome};
-use crate::dkek::Dkek;
-use crate::state::State;
+use crate::dkek::CompleteDkek;
+use crate::state::PersistentState;
 use crate::timing::Operation;
 
 /// Algorithm of WRAP KEY; a key with a list of algorithms must include it.
@@ -74,7 +74,7 @@ pub fn unwrap(chip: &mut Chip, command: &Command) -> Outcome {
 }
 
 /// The DKEK; a card without one does not know these commands.
-fn complete(state: &State) -> Result<Dkek<'_>, Status> {
+fn complete(state: &PersistentState) -> Result<CompleteDkek<'_>, Status> {
     let shares = state.dkek.as_ref();
     shares.ok_or(Status::INSTRUCTION_NOT_SUPPORTED)?.complete()
 }

@@ -6,8 +6,8 @@ use super::files::REQUESTS;
 use crate::chip::{Chip, Outcome};
 use crate::crypto::ec::EcKey;
 use crate::crypto::rsa::RsaKey;
-use crate::cvc::{self, ECDSA_SHA256, NO_AUTHORITY, Parameters, Template};
-use crate::key::Key;
+use crate::cvc::{self, ECDSA_SHA256, KeyTemplate, NO_AUTHORITY, Parameters};
+use crate::key::CardKey;
 use crate::state::KeyRecord;
 use crate::timing::Operation;
 
@@ -18,11 +18,12 @@ const EC_DERIVE: u8 = 0x98;
 /// and writes it to the file of the key's certificate for hosts that read it there.
 pub fn key_pair(chip: &mut Chip, command: &Command) -> Outcome {
     let holder = cvc::holder(&chip.memory.state().serial);
-    let template = Template::parse(&command.data, holder.as_bytes()).ok_or(Status::WRONG_DATA)?;
+    let template =
+        KeyTemplate::parse(&command.data, holder.as_bytes()).ok_or(Status::WRONG_DATA)?;
     new_id(chip, command.p1)?;
     let key = match &template.parameters {
-        Parameters::Rsa(bits, e) => RsaKey::generate(*bits, e).map(Key::Rsa),
-        Parameters::Ec(curve) => Some(Key::Ec(EcKey::generate(curve))),
+        Parameters::Rsa(bits, e) => RsaKey::generate(*bits, e).map(CardKey::Rsa),
+        Parameters::Ec(curve) => Some(CardKey::Ec(EcKey::generate(curve))),
     };
     let key = key.ok_or(Status::WRONG_DATA)?;
     let record = conditions(KeyRecord::new(key), &command.data)?;
@@ -41,7 +42,7 @@ pub fn secret_key(chip: &mut Chip, command: &Command) -> Outcome {
     new_id(chip, command.p1)?;
     let mut key = vec![0; len];
     crate::crypto::fill(&mut key);
-    let record = conditions(KeyRecord::new(Key::Aes(key)), &command.data)?;
+    let record = conditions(KeyRecord::new(CardKey::Aes(key)), &command.data)?;
     chip.work = Some((Operation::Generate, record.key.kind()));
     chip.memory.change().keys.insert(command.p1, record);
     chip.fits()?;
@@ -55,20 +56,20 @@ pub fn derive(chip: &mut Chip, command: &Command) -> Outcome {
     };
     new_id(chip, command.p2)?;
     let key = chip.use_key(command.p1, EC_DERIVE, Operation::Derive)?;
-    let Key::Ec(parent) = &*key else {
+    let CardKey::Ec(parent) = &*key else {
         return Err(Status::CONDITIONS_NOT_SATISFIED.into());
     };
     let curve = parent.curve;
     let d = (&parent.d + BigUint::from_bytes_be(addend)) % &curve.n;
     let child = EcKey::new(curve, d).ok_or(Status::WRONG_DATA)?;
     let holder = cvc::holder(&chip.memory.state().serial);
-    let template = Template {
+    let template = KeyTemplate {
         authority: NO_AUTHORITY.as_bytes(),
         holder: holder.as_bytes(),
         oid: ECDSA_SHA256,
         parameters: Parameters::Ec(curve),
     };
-    let record = KeyRecord::new(Key::Ec(child));
+    let record = KeyRecord::new(CardKey::Ec(child));
     store(chip, command.p2, record, &template, Operation::Derive)?;
     Ok(done())
 }
@@ -104,11 +105,11 @@ fn store(
     chip: &mut Chip,
     id: u8,
     record: KeyRecord,
-    template: &Template,
+    template: &KeyTemplate,
     operation: Operation,
 ) -> Result<Vec<u8>, Status> {
     let device = chip.device_key()?;
-    let Key::Ec(device) = &*device else {
+    let CardKey::Ec(device) = &*device else {
         return Err(Status::EXECUTION_ERROR);
     };
     let request = template.request(&record.key, device, &chip.memory.state().serial);

@@ -3,9 +3,9 @@ use hsmux_smartcard::{Command, Status};
 
 use super::files::TOKEN_INFO;
 use super::{done, pin};
-use crate::chip::{Chip, DEVICE_CERTIFICATES, Halt, Outcome, Session};
-use crate::dkek::Shares;
-use crate::state::{Pin, State};
+use crate::chip::{CardSession, Chip, DEVICE_CERTIFICATES, Halt, Outcome};
+use crate::dkek::DkekShares;
+use crate::state::{PersistentState, PinRecord};
 
 /// Option bit: the user PIN is a transport PIN.
 const TRANSPORT: u16 = 0x0002;
@@ -45,7 +45,7 @@ pub fn initialize(chip: &mut Chip, command: &Command) -> Outcome {
     if chip.memory.state().so.is_some() {
         pin::try_so_pin(chip, so).map_err(wrong_so_pin)?;
     }
-    let fresh = |value: &[u8], max, transport| Pin {
+    let fresh = |value: &[u8], max, transport| PinRecord {
         value: value.into(),
         tries: max,
         max,
@@ -55,13 +55,13 @@ pub fn initialize(chip: &mut Chip, command: &Command) -> Outcome {
     state.options = options;
     state.user = Some(fresh(user, tries, options & TRANSPORT != 0));
     state.so = Some(fresh(so, SO_TRIES, false));
-    state.dkek = shares.map(Shares::new);
+    state.dkek = shares.map(DkekShares::new);
     state.keys.retain(|id, _| *id == 0);
     state.files.retain(|id, _| *id == DEVICE_CERTIFICATES);
     state.files.insert(TOKEN_INFO, token_info(state).into());
-    chip.session = Session {
+    chip.session = CardSession {
         selected: true,
-        ..Session::default()
+        ..CardSession::default()
     };
     Ok(done())
 }
@@ -77,7 +77,7 @@ fn wrong_so_pin(halt: Halt) -> Halt {
 }
 
 /// EF.TokenInfo until the host writes its own; its label warns that the card protects nothing.
-fn token_info(state: &State) -> Vec<u8> {
+fn token_info(state: &PersistentState) -> Vec<u8> {
     let version = tlv(0x02, &[&[0]]);
     let serial = tlv(0x04, &[state.serial.as_bytes()]);
     let maker = tlv(0x0C, &[b"hsmux virtual card"]);

@@ -2,7 +2,7 @@ use hsmux_smartcard::{Command, Status};
 
 use super::done;
 use crate::chip::{Chip, Halt, Outcome};
-use crate::state::{Pin, State};
+use crate::state::{PersistentState, PinRecord};
 
 /// Reference of the user PIN.
 const USER: u8 = 0x81;
@@ -139,7 +139,7 @@ fn reference(command: &Command) -> Result<u8, Status> {
 }
 
 /// The PIN; missing until the card is initialised.
-fn pin(state: &State, reference: u8) -> Result<&Pin, Status> {
+fn pin(state: &PersistentState, reference: u8) -> Result<&PinRecord, Status> {
     let pin = if reference == USER {
         &state.user
     } else {
@@ -148,7 +148,7 @@ fn pin(state: &State, reference: u8) -> Result<&Pin, Status> {
     pin.as_ref().ok_or(Status::REFERENCE_NOT_FOUND)
 }
 
-fn slot(state: &mut State, reference: u8) -> Result<&mut Pin, Status> {
+fn slot(state: &mut PersistentState, reference: u8) -> Result<&mut PinRecord, Status> {
     let pin = if reference == USER {
         &mut state.user
     } else {

@@ -7,7 +7,7 @@ use crate::chip::{Chip, Outcome};
 use crate::crypto::ec::EcKey;
 use crate::crypto::padding::{self, HASHES};
 use crate::crypto::rsa::RsaKey;
-use crate::key::Key;
+use crate::key::CardKey;
 use crate::timing::Operation;
 
 const RSA_RAW: u8 = 0x20;
@@ -25,8 +25,8 @@ pub fn sign(chip: &mut Chip, command: &Command) -> Outcome {
     let key = chip.use_key(command.p1, algorithm, Operation::Sign)?;
     let data = &command.data;
     let signature = match (&*key, family) {
-        (Key::Rsa(key), RSA_RAW) if hash.is_none() => raw(key, data)?,
-        (Key::Rsa(key), RSA_PKCS1) => {
+        (CardKey::Rsa(key), RSA_RAW) if hash.is_none() => raw(key, data)?,
+        (CardKey::Rsa(key), RSA_PKCS1) => {
             let info = match hash {
                 None => data.to_vec(),
                 Some(hash) => [
@@ -38,12 +38,12 @@ pub fn sign(chip: &mut Chip, command: &Command) -> Outcome {
             let block = padding::pkcs1(&info, key.len()).ok_or(Status::WRONG_LENGTH)?;
             raw(key, &block)?
         }
-        (Key::Rsa(key), RSA_PSS) => pss(key, hash, data)?,
-        (Key::Ec(key), ECDSA) => {
+        (CardKey::Rsa(key), RSA_PSS) => pss(key, hash, data)?,
+        (CardKey::Ec(key), ECDSA) => {
             let digest = hash.map(|hash| hsmux_software::digest(hash, data));
             ecdsa(key, digest.as_deref().unwrap_or(data))?
         }
-        (Key::Aes(_), _) => return Err(Status::CONDITIONS_NOT_SATISFIED.into()),
+        (CardKey::Aes(_), _) => return Err(Status::CONDITIONS_NOT_SATISFIED.into()),
         _ => return Err(Status::WRONG_PARAMETERS.into()),
     };
     Ok(Response::ok(signature))
@@ -59,8 +59,8 @@ pub fn decrypt(chip: &mut Chip, command: &Command) -> Outcome {
     };
     let key = chip.use_key(command.p1, algorithm, operation)?;
     let answer = match (&*key, algorithm) {
-        (Key::Rsa(key), RSA_DECRYPT) => raw(key, &command.data)?,
-        (Key::Ec(key), ECDH) => key.agree(&command.data).ok_or(Status::WRONG_DATA)?,
+        (CardKey::Rsa(key), RSA_DECRYPT) => raw(key, &command.data)?,
+        (CardKey::Ec(key), ECDH) => key.agree(&command.data).ok_or(Status::WRONG_DATA)?,
         _ => return Err(Status::WRONG_PARAMETERS.into()),
     };
     Ok(Response::ok(answer))

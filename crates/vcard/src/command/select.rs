@@ -2,7 +2,7 @@ use hsmux_smartcard::tlv::tlv;
 use hsmux_smartcard::{Command, Response, Status};
 
 use super::files::{self, KEYS};
-use crate::chip::{Chip, Outcome, Session};
+use crate::chip::{CardSession, Chip, Outcome};
 
 /// E8 2B 06 01 04 01 81 C3 1F 02 01: an OID of CardContact.
 const AID: &[u8] = &[
@@ -17,9 +17,9 @@ const TYPE_AND_VERSION: [u8; 3] = [0x01, 3, 4];
 pub fn select(chip: &mut Chip, command: &Command) -> Outcome {
     match (command.p1, chip.session.selected) {
         (0x04, _) if !command.data.is_empty() && AID.starts_with(&command.data) => {
-            chip.session = Session {
+            chip.session = CardSession {
                 selected: true,
-                ..Session::default()
+                ..CardSession::default()
             };
             Ok(Response::ok(application(chip.memory.state().options)))
         }

@@ -2,7 +2,7 @@ use hsmux_smartcard::{Command, Response, Status};
 
 use crate::chip::{Chip, Outcome};
 use crate::crypto::aes;
-use crate::key::Key;
+use crate::key::CardKey;
 use crate::timing::Operation;
 
 const CBC_ENCRYPT: u8 = 0x10;
@@ -19,7 +19,7 @@ pub fn cipher(chip: &mut Chip, command: &Command) -> Outcome {
         _ => return Err(Status::WRONG_PARAMETERS.into()),
     };
     let key = chip.use_key(command.p1, command.p2, operation)?;
-    let Key::Aes(key) = &*key else {
+    let CardKey::Aes(key) = &*key else {
         return Err(Status::CONDITIONS_NOT_SATISFIED.into());
     };
     let data = &command.data;

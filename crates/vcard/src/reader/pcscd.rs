@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::ReaderError;
-use super::place::Place;
+use super::pcscd_folder::PcscdFolder;
 
 /// The path in Debian's package `pcscd`, which is not in every user's PATH.
 const PROGRAM: &str = "/usr/sbin/pcscd";
@@ -41,22 +41,22 @@ pub(super) struct Pcscd {
 
 impl Pcscd {
     /// Starts pcscd with the readers of a folder without another pcscd.
-    pub fn start(place: &Place) -> Result<Self, ReaderError> {
+    pub fn start(folder: &PcscdFolder) -> Result<Self, ReaderError> {
         if !Path::new(PROGRAM).exists() {
             return Err(ReaderError::missing(PROGRAM, "pcscd"));
         }
         let failed = |source| ReaderError::io("starting pcscd", source);
-        let socket = place.socket();
+        let socket = folder.socket();
         let _ = fs::remove_file(&socket);
         let listener = UnixListener::bind(&socket)
             .map_err(|source| ReaderError::io(format!("binding {}", socket.display()), source))?;
         let log = File::options()
             .create(true)
             .append(true)
-            .open(place.log())
+            .open(folder.log())
             .map_err(failed)?;
         let (line, far) = UnixStream::pair().map_err(failed)?;
-        let mut command = if place.isolated {
+        let mut command = if folder.isolated {
             let mut command = Command::new("unshare");
             command.args(["--net", "--mount", "sh"]);
             command
@@ -65,9 +65,13 @@ impl Pcscd {
         };
         let keeper = command
             .args(["-c", KEEPER, "keep.sh"])
-            .arg(place.folder())
+            .arg(folder.path())
             .arg(PROGRAM)
-            .arg(if place.isolated { "isolated" } else { "shared" })
+            .arg(if folder.isolated {
+                "isolated"
+            } else {
+                "shared"
+            })
             .stdin(OwnedFd::from(listener))
             .stdout(OwnedFd::from(far))
             .stderr(Stdio::from(log))
@@ -75,13 +79,17 @@ impl Pcscd {
             .process_group(0)
             .spawn()
             .map_err(failed)?;
-        Self::started(keeper, line, place)
+        Self::started(keeper, line, folder)
     }
 
-    fn started(mut keeper: Child, line: UnixStream, place: &Place) -> Result<Self, ReaderError> {
+    fn started(
+        mut keeper: Child,
+        line: UnixStream,
+        folder: &PcscdFolder,
+    ) -> Result<Self, ReaderError> {
         let process = server(&line).and_then(|id| {
             let namespace = || File::open(format!("/proc/{id}/ns/net"));
-            let network = place.isolated.then(namespace).transpose()?;
+            let network = folder.isolated.then(namespace).transpose()?;
             let network = network.map(|file| Arc::new(OwnedFd::from(file)));
             let pid = Pid::from_raw(id).ok_or(std::io::ErrorKind::InvalidData)?;
             Ok((pidfd_open(pid, PidfdFlags::empty())?, network))
@@ -92,14 +100,14 @@ impl Pcscd {
                 line,
                 process,
                 network,
-                socket: place.socket(),
+                socket: folder.socket(),
             }),
             Err(source) => {
                 // The keeper ends with this socket, and ends its children.
                 drop(line);
                 let _ = keeper.wait();
                 Err(ReaderError::io(
-                    format!("starting pcscd (its log: {})", place.log_text()),
+                    format!("starting pcscd (its log: {})", folder.log_text()),
                     source,
                 ))
             }
