@@ -21,10 +21,10 @@ const MOST: usize = 4;
 
 /// Prepared signatures of one token.
 #[derive(Default)]
-pub(crate) struct Expected(Mutex<State>);
+pub(crate) struct Expected(Mutex<PreparedState>);
 
 #[derive(Default)]
-struct State {
+struct PreparedState {
     ready: Vec<Ready>,
     /// Idle sessions, and the number of all.
     idle: Vec<Session>,
@@ -151,8 +151,8 @@ impl Expected {
         let ready = &mut self.0.lock().ready;
         let now = Instant::now();
         let fits = |ready: &Ready| ready.ends > now && ready.like.is_of(operation);
-        let place = ready.iter().position(fits)?;
-        Some(ready.swap_remove(place))
+        let index = ready.iter().position(fits)?;
+        Some(ready.swap_remove(index))
     }
 
     /// The request, if the one before was alike.

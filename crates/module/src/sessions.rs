@@ -168,12 +168,12 @@ impl Drop for Lease<'_> {
     fn drop(&mut self) {
         let mut idle = self.stack.idle.lock();
         // At the bottom of the stack, because it may not open.
-        let place = if self.session == CLOSED {
+        let index = if self.session == CLOSED {
             0
         } else {
             idle.len()
         };
-        idle.insert(place, self.session);
+        idle.insert(index, self.session);
         drop(idle);
         self.stack.freed.notify_one();
     }

@@ -12,7 +12,7 @@ use hsmux_token::{
 use crate::Options;
 use crate::by_name::ByName;
 use crate::copies::Copies;
-use crate::here::{Task, Turn, Usual};
+use crate::here::{CallerThreadPermit, Task, Usual};
 use crate::known::Known;
 use crate::library::{Handle, LibraryRef};
 use crate::pace::Paces;
@@ -93,10 +93,10 @@ impl ModuleToken {
 
 impl ModuleToken {
     /// The right to run an operation on the caller's thread, if the operation is short.
-    fn turn_here(&self, operation: &Operation) -> Option<(Turn, Task)> {
+    fn turn_here(&self, operation: &Operation) -> Option<(CallerThreadPermit, Task)> {
         let task = Task::of(operation)?;
-        let turn = self.usual.is_short(&task).then(Turn::take)?;
-        Some((turn?, task))
+        let permit = self.usual.is_short(&task).then(CallerThreadPermit::take)?;
+        Some((permit?, task))
     }
 
     /// Ends copies, streams and prepared signatures of a key that has changed or been deleted.
@@ -152,8 +152,8 @@ impl Token for ModuleToken {
         tell: &mut dyn FnMut(usize, Result<Outcome>),
     ) {
         let told = self.run_in_streams(operations, tell);
-        for (place, (operation, deadline)) in operations.iter().enumerate() {
-            if told.contains(&place) {
+        for (index, (operation, deadline)) in operations.iter().enumerate() {
+            if told.contains(&index) {
                 continue;
             }
             let begun = Instant::now();
@@ -164,7 +164,7 @@ impl Token for ModuleToken {
             if let Some(task) = Task::of(operation) {
                 self.usual.note(&task, begun);
             }
-            tell(place, result);
+            tell(index, result);
         }
     }
 

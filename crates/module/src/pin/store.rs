@@ -12,7 +12,7 @@ use hsmux_token::{Error, Kind, Result, TokenInfo};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-use super::{Record, User};
+use super::{PinUser, Record};
 
 /// How long a login waits for other processes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -91,15 +91,15 @@ impl Folder {
     pub(super) fn version(
         &self,
         token: &TokenInfo,
-        user: User,
+        user: PinUser,
         pin: Option<&[u8]>,
     ) -> Result<String> {
         let key = self.key()?;
         let mut mac = <Hmac<Sha256> as Mac>::new_from_slice(&key[..])
             .map_err(|e| unwritable(&self.0, &std::io::Error::other(e)))?;
         let user: &[u8] = match user {
-            User::User => b"user",
-            User::SecurityOfficer => b"so",
+            PinUser::User => b"user",
+            PinUser::SecurityOfficer => b"so",
         };
         let way: &[u8] = if pin.is_some() { b"pin" } else { b"pad" };
         let parts = [
