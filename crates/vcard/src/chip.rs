@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use hsmux_smartcard::{Command, Response, Status};
+use hsmux_smartcard::{CommandApdu, ResponseApdu, StatusWord};
 
 use crate::command;
 use crate::crypto::curve;
@@ -40,28 +40,28 @@ pub struct CardSession {
 /// The reason why a command ends without data.
 pub enum Halt {
     /// The card answers with this status.
-    Status(Status),
+    Status(StatusWord),
     /// Power was lost before the answer.
     PowerLost,
     /// The state file cannot be written.
     Memory(io::Error),
 }
 
-impl From<Status> for Halt {
-    fn from(status: Status) -> Self {
+impl From<StatusWord> for Halt {
+    fn from(status: StatusWord) -> Self {
         Self::Status(status)
     }
 }
 
 /// A command's data and status.
-pub type Outcome = Result<Response, Halt>;
+pub type Outcome = Result<ResponseApdu, Halt>;
 
 /// EF.C_DevAut: the device's certificates.
 pub const DEVICE_CERTIFICATES: u16 = 0x2F02;
 
 impl Chip {
     /// Runs a command. Uncommitted changes are undone unless it succeeds.
-    pub fn run(&mut self, command: &Command) -> Outcome {
+    pub fn run(&mut self, command: &CommandApdu) -> Outcome {
         self.work = None;
         let outcome = command::run(self, command).and_then(|response| {
             self.memory.commit()?;
@@ -80,11 +80,11 @@ impl Chip {
     ) -> Result<Arc<CardKey>, Halt> {
         let record = self.memory.state().key(id)?;
         if !record.allows(algorithm) {
-            return Err(Status::CONDITIONS_NOT_SATISFIED.into());
+            return Err(StatusWord::CONDITIONS_NOT_SATISFIED.into());
         }
         let key = record.key.clone();
         if let Some(uses) = record.uses {
-            let left = uses.checked_sub(1).ok_or(Status::REFERENCE_UNUSABLE)?;
+            let left = uses.checked_sub(1).ok_or(StatusWord::REFERENCE_UNUSABLE)?;
             let keys = &mut self.memory.change().keys;
             keys.entry(id).and_modify(|record| record.uses = Some(left));
             self.memory.commit()?;
@@ -94,25 +94,25 @@ impl Chip {
     }
 
     /// Checks that an id is free for a new key.
-    pub fn free_key_id(&self, id: u8) -> Result<(), Status> {
+    pub fn free_key_id(&self, id: u8) -> Result<(), StatusWord> {
         let taken = self.memory.state().keys.contains_key(&id);
         if taken {
-            Err(Status::FILE_EXISTS)
+            Err(StatusWord::FILE_EXISTS)
         } else {
             Ok(())
         }
     }
 
     /// Checks that keys and files still fit after a change.
-    pub fn fits(&self) -> Result<(), Status> {
+    pub fn fits(&self) -> Result<(), StatusWord> {
         if self.memory.state().size() > self.capacity {
-            return Err(Status::NOT_ENOUGH_MEMORY);
+            return Err(StatusWord::NOT_ENOUGH_MEMORY);
         }
         Ok(())
     }
 
     /// The device's own key.
-    pub fn device_key(&self) -> Result<Arc<CardKey>, Status> {
+    pub fn device_key(&self) -> Result<Arc<CardKey>, StatusWord> {
         Ok(self.memory.state().key(0)?.key.clone())
     }
 }

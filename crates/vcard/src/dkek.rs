@@ -1,6 +1,6 @@
 //! The device key encryption key, and keys wrapped with it.
 
-use hsmux_smartcard::Status;
+use hsmux_smartcard::StatusWord;
 use num_bigint::BigUint;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -43,12 +43,12 @@ impl DkekShares {
     }
 
     /// Adds a share.
-    pub fn import(&mut self, share: &[u8]) -> Result<(), Status> {
+    pub fn import(&mut self, share: &[u8]) -> Result<(), StatusWord> {
         if share.len() != LEN {
-            return Err(Status::WRONG_LENGTH);
+            return Err(StatusWord::WRONG_LENGTH);
         }
         if self.missing == 0 {
-            return Err(Status::CONDITIONS_NOT_SATISFIED);
+            return Err(StatusWord::CONDITIONS_NOT_SATISFIED);
         }
         self.missing -= 1;
         let sum: Vec<u8> = self.key.iter().zip(share).map(|(a, b)| a ^ b).collect();
@@ -66,10 +66,10 @@ impl DkekShares {
     }
 
     /// The key, if all shares are there.
-    pub fn complete(&self) -> Result<CompleteDkek<'_>, Status> {
+    pub fn complete(&self) -> Result<CompleteDkek<'_>, StatusWord> {
         match self.missing {
             0 => Ok(CompleteDkek(&self.key)),
-            _ => Err(Status::CONDITIONS_NOT_SATISFIED),
+            _ => Err(StatusWord::CONDITIONS_NOT_SATISFIED),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hsmux_smartcard::Status;
+use hsmux_smartcard::StatusWord;
 use serde::{Deserialize, Serialize};
 
 use crate::dkek::DkekShares;
@@ -93,8 +93,8 @@ impl PersistentState {
     }
 
     /// The key with this id.
-    pub fn key(&self, id: u8) -> Result<&KeyRecord, Status> {
-        self.keys.get(&id).ok_or(Status::FILE_NOT_FOUND)
+    pub fn key(&self, id: u8) -> Result<&KeyRecord, StatusWord> {
+        self.keys.get(&id).ok_or(StatusWord::FILE_NOT_FOUND)
     }
 
     /// Approximate size of keys and files in bytes, with overhead.

@@ -1,5 +1,5 @@
 use hsmux_smartcard::tlv::{find, tlv};
-use hsmux_smartcard::{Command, Status};
+use hsmux_smartcard::{CommandApdu, StatusWord};
 
 use super::files::TOKEN_INFO;
 use super::{done, pin};
@@ -17,28 +17,28 @@ const MAX_TRIES: u8 = 10;
 
 /// INITIALIZE DEVICE: erases keys and files and sets the PINs, atomically.
 /// If the card has an SO-PIN, field 82 must be that.
-pub fn initialize(chip: &mut Chip, command: &Command) -> Outcome {
+pub fn initialize(chip: &mut Chip, command: &CommandApdu) -> Outcome {
     let field = |tag| find(&command.data, tag).ok().map(|field| field.value);
     if [0x93, 0x95, 0x96]
         .into_iter()
         .any(|tag| field(tag).is_some())
     {
         // Authentication with public keys or fingerprints is not supported.
-        return Err(Status::FUNCTION_NOT_SUPPORTED.into());
+        return Err(StatusWord::FUNCTION_NOT_SUPPORTED.into());
     }
     let options = match field(0x80) {
         None => 0,
         Some(&[high, low]) => u16::from_be_bytes([high, low]),
-        Some(_) => return Err(Status::WRONG_DATA.into()),
+        Some(_) => return Err(StatusWord::WRONG_DATA.into()),
     };
-    let user = field(0x81).ok_or(Status::WRONG_DATA)?;
+    let user = field(0x81).ok_or(StatusWord::WRONG_DATA)?;
     pin::acceptable_user_pin(user)?;
     let so = field(0x82)
         .filter(|so| so.len() == pin::SO_LEN)
-        .ok_or(Status::WRONG_DATA)?;
+        .ok_or(StatusWord::WRONG_DATA)?;
     let tries = one_byte(field(0x91))?.unwrap_or(TRIES);
     if !(1..=MAX_TRIES).contains(&tries) {
-        return Err(Status::WRONG_DATA.into());
+        return Err(StatusWord::WRONG_DATA.into());
     }
     let shares = one_byte(field(0x92))?;
 
@@ -69,8 +69,8 @@ pub fn initialize(chip: &mut Chip, command: &Command) -> Outcome {
 /// A wrong SO-PIN is 6985 here, not 63Cx; the counter decreases anyway.
 fn wrong_so_pin(halt: Halt) -> Halt {
     match halt {
-        Halt::Status(status) if status != Status::PIN_BLOCKED => {
-            Status::CONDITIONS_NOT_SATISFIED.into()
+        Halt::Status(status) if status != StatusWord::PIN_BLOCKED => {
+            StatusWord::CONDITIONS_NOT_SATISFIED.into()
         }
         halt => halt,
     }
@@ -87,10 +87,10 @@ fn token_info(state: &PersistentState) -> Vec<u8> {
     tlv(0x30, &[&version, &serial, &maker, &label, &flags])
 }
 
-fn one_byte(field: Option<&[u8]>) -> Result<Option<u8>, Status> {
+fn one_byte(field: Option<&[u8]>) -> Result<Option<u8>, StatusWord> {
     match field {
         None => Ok(None),
         Some(&[byte]) => Ok(Some(byte)),
-        Some(_) => Err(Status::WRONG_DATA),
+        Some(_) => Err(StatusWord::WRONG_DATA),
     }
 }
