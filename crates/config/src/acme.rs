@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::behind::{Scheme, backend};
 use super::reader::{Fields, Named, text};
+use super::site_backends::{Scheme, backend};
 
 /// Where ACME's challenges are answered (RFC 8555, section 8.3).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

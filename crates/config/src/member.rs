@@ -9,7 +9,7 @@ use toml::de::DeTable;
 use super::node;
 use super::parse::user;
 use super::reader::{Fields, Named, Source, text};
-use super::sections::{Placed, many, required, unique};
+use super::sections::{WithSpan, many, required, unique};
 use super::{Isolation, Member, Sandbox, User};
 
 pub fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Vec<Member> {
@@ -60,7 +60,7 @@ pub fn shared(fields: &mut Fields<'_, '_, '_>) -> Member {
     }
 }
 
-fn member(fields: &mut Fields<'_, '_, '_>, identity: bool) -> Option<Placed<Member>> {
+fn member(fields: &mut Fields<'_, '_, '_>, identity: bool) -> Option<WithSpan<Member>> {
     if fields.has("node") {
         return node::member(fields, identity);
     }

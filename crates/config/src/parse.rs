@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::reader::{Fields, Named, Source, integer, text, uri};
 use super::schema::SECTIONS;
-use super::sections::{Placed, many, one, required, unique};
+use super::sections::{WithSpan, many, one, required, unique};
 use super::{
     Admin, AuditSection, BrokerSection, Config, Draft, Listener, Login, ModuleSection, Outside,
     PoolSection, Socket, User,
@@ -139,7 +139,7 @@ fn listener(
     fields: &mut Fields<'_, '_, '_>,
     default: Option<&str>,
     read_only: bool,
-) -> Option<Placed<Listener>> {
+) -> Option<WithSpan<Listener>> {
     let words = [("pin", Login::Pin), ("peer", Login::Peer)];
     let path = match default {
         Some(path) => Some(

@@ -10,7 +10,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::duration;
-use super::schema::{Key, SECTIONS, Section};
+use super::schema::{ConfigKey, SECTIONS, Section};
 use super::{Mistake, PinSource, Severity, User};
 
 /// The file's text, and its mistakes so far.
@@ -198,7 +198,7 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
         self.table?.get(name)
     }
 
-    fn key(&self, name: &str) -> Option<&'static Key> {
+    fn key(&self, name: &str) -> Option<&'static ConfigKey> {
         self.section.keys.iter().find(|key| key.name == name)
     }
 
