@@ -86,7 +86,7 @@ impl<'a> Source<'a> {
     pub fn unknown<'k>(
         &mut self,
         table: &DeTable<'_>,
-        place: &str,
+        section: &str,
         known: &(impl Iterator<Item = &'k str> + Clone),
     ) {
         for (key, value) in table {
@@ -101,7 +101,7 @@ impl<'a> Source<'a> {
             };
             self.error(
                 key.span(),
-                format!("unknown {kind} {name:?} in {place}{hint}"),
+                format!("unknown {kind} {name:?} in {section}{hint}"),
             );
         }
     }
@@ -332,11 +332,11 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
     }
 
     pub fn pin(&mut self, name: &str) -> Option<PinSource> {
-        let (kind, place) = self.read(name, pin)?;
+        let (kind, locator) = self.read(name, pin)?;
         let source = match kind {
-            "file" => PinSource::File(self.source.path(&place)),
-            "env" => PinSource::Env(place),
-            _ => PinSource::Credential(place),
+            "file" => PinSource::File(self.source.path(&locator)),
+            "env" => PinSource::Env(locator),
+            _ => PinSource::Credential(locator),
         };
         self.names(name, Named::Pin(source.clone()));
         Some(source)
@@ -376,17 +376,17 @@ fn pin(value: &DeValue<'_>) -> Result<(&'static str, String), String> {
         "a PIN is named by its place: { file = ... }, { env = ... } or { credential = ... }";
     let table = value.as_table().ok_or(shape)?;
     let mut pairs = table.iter();
-    let (Some((key, place)), None) = (pairs.next(), pairs.next()) else {
+    let (Some((key, locator)), None) = (pairs.next(), pairs.next()) else {
         return Err(shape.into());
     };
-    let place = text(place.get_ref())?;
+    let locator = text(locator.get_ref())?;
     let key = key.get_ref().as_ref();
     let kind = ["file", "env", "credential"]
         .into_iter()
         .find(|kind| *kind == key);
     match kind {
-        Some(_) if place.is_empty() => Err(shape.into()),
-        Some(kind) => Ok((kind, place.to_owned())),
+        Some(_) if locator.is_empty() => Err(shape.into()),
+        Some(kind) => Ok((kind, locator.to_owned())),
         None => Err(format!("{key:?} is unknown; {shape}")),
     }
 }
