@@ -66,7 +66,7 @@ impl Drop for CallerThreadPermit {
 
 /// The usual duration of each kind of work. Waits for a CPU lengthen some samples,
 /// so that a longer sample counts little, and a shorter one much.
-pub(crate) struct Usual([AtomicU64; KINDS]);
+pub(crate) struct UsualDurations([AtomicU64; KINDS]);
 
 /// A kind of work with similar durations.
 pub(crate) struct Task {
@@ -90,13 +90,13 @@ impl Task {
     }
 }
 
-impl Default for Usual {
+impl Default for UsualDurations {
     fn default() -> Self {
         Self([const { AtomicU64::new(0) }; KINDS])
     }
 }
 
-impl Usual {
+impl UsualDurations {
     /// Whether work of this kind is known to be short.
     pub fn is_short(&self, task: &Task) -> bool {
         let known = self.0[task.slot].load(Ordering::Relaxed);
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_not_short() {
-        let usual = Usual::default();
+        let usual = UsualDurations::default();
         assert!(!usual.is_short(&task(ck::CKM_AES_CBC)));
         usual.note(&task(ck::CKM_AES_CBC), ago(10));
         assert!(usual.is_short(&task(ck::CKM_AES_CBC)));
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn one_that_waits_for_a_cpu_does_not_count_and_many_do() {
-        let usual = Usual::default();
+        let usual = UsualDurations::default();
         let task = task(ck::CKM_AES_CBC);
         usual.note(&task, ago(10));
         usual.note(&task, ago(4_000));
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_token_that_hangs_once_is_slow_until_it_has_shown_otherwise() {
-        let usual = Usual::default();
+        let usual = UsualDurations::default();
         let task = task(ck::CKM_AES_CBC);
         usual.note(&task, ago(10));
         usual.note(&task, ago(1_000_000));

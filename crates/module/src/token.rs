@@ -12,11 +12,11 @@ use hsmux_token::{
 use crate::Options;
 use crate::by_name::ByName;
 use crate::copies::Copies;
-use crate::here::{CallerThreadPermit, Task, Usual};
-use crate::known::Known;
+use crate::here::{CallerThreadPermit, Task, UsualDurations};
 use crate::library::{Handle, LibraryRef};
+use crate::object_cache::ObjectCache;
 use crate::pace::Paces;
-use crate::ready::Expected;
+use crate::prepared::PreparedSignatures;
 use crate::sessions::{Purpose, Sessions};
 use crate::streams::Streams;
 use crate::threads::Threads;
@@ -31,10 +31,10 @@ pub struct ModuleToken {
     pub(crate) identity: String,
     pub(crate) sessions: Sessions,
     pub(crate) handles: ByName<Handle>,
-    pub(crate) known: Known,
+    pub(crate) object_cache: ObjectCache,
     pub(crate) streams: Streams,
-    pub(crate) expected: Expected,
-    pub(crate) usual: Usual,
+    pub(crate) prepared: PreparedSignatures,
+    pub(crate) usual: UsualDurations,
     pub(crate) copies: Option<Copies>,
     info: Arc<TokenInfo>,
     pub(crate) paces: Paces,
@@ -79,10 +79,10 @@ impl ModuleToken {
             name: options.name,
             sessions,
             handles: ByName::default(),
-            known: Known::default(),
+            object_cache: ObjectCache::default(),
             streams: Streams::default(),
-            expected: Expected::default(),
-            usual: Usual::default(),
+            prepared: PreparedSignatures::default(),
+            usual: UsualDurations::default(),
             copies: Copies::of(&info, options.copies),
             info: Arc::new(info),
             aborted: AtomicBool::new(false),
@@ -102,7 +102,7 @@ impl ModuleToken {
     /// Ends copies, streams and prepared signatures of a key that has changed or been deleted.
     pub(crate) fn end_uses(&self, key: ObjectId) {
         self.streams.end(&self.sessions, key);
-        self.expected.end(&self.sessions, key);
+        self.prepared.end(&self.sessions, key);
         if let Some(copies) = &self.copies {
             copies.end(&self.sessions, key);
         }
@@ -157,7 +157,7 @@ impl Token for ModuleToken {
                 continue;
             }
             let begun = Instant::now();
-            let result = match self.run_expected(operation) {
+            let result = match self.run_prepared(operation) {
                 Some(signature) => Ok(Outcome::Bytes(signature.into())),
                 None => self.execute(operation, *deadline),
             };
@@ -173,7 +173,7 @@ impl Token for ModuleToken {
     }
 
     fn let_go(&self) {
-        self.expected.end_old(&self.sessions);
+        self.prepared.end_old(&self.sessions);
     }
 
     /// Fails pending [`Token::submit`] calls at once. The vendor's call itself cannot be ended, and is abandoned.
@@ -189,7 +189,7 @@ impl Drop for ModuleToken {
         self.threads
             .abort(&Error::lost("the token was closed").at(&self.name));
         self.streams.close_idle(&self.sessions);
-        self.expected.end_all(&self.sessions);
+        self.prepared.end_all(&self.sessions);
         if let Some(copies) = &self.copies {
             copies.end_all(&self.sessions);
         }
