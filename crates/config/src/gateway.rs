@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::acme::{Acme, NO_HTTP, acme};
 use super::network::Network;
-use super::reader::{Fields, Named, Source, text};
+use super::reader::{ExternalReference, Fields, Source, text};
 use super::sections::{many, one, unique};
 use super::site::{ObjectSource, Site, object_source, site};
 use super::{User, parse};
@@ -74,7 +74,7 @@ pub fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Option<GatewaySe
         Some((site(fields, awaited)?, spans))
     });
     let of_sites = source.named.split_off(first).into_iter();
-    let of_sites = of_sites.map(|(line, named)| (line, Named::OfSite(Box::new(named))));
+    let of_sites = of_sites.map(|(line, named)| (line, ExternalReference::OfSite(Box::new(named))));
     source.named.extend(of_sites);
     if !document.contains_key("gateway") {
         if let Some(site) = document.get("site") {

@@ -35,7 +35,7 @@ pub use acme::Acme;
 pub use backend_check::Check;
 pub use broker::{Action, Allowance, BrokerSection, JwkSet, JwkUrl, Jwt, Limit, Limits, Rule, Tls};
 pub use duration::read as parse_duration;
-pub use files::{NewErrors, Outside, check, new_errors};
+pub use files::{ExternalReferences, NewErrors, check, new_errors};
 pub use gateway::GatewaySection;
 pub use mistake::{Mistake, Severity};
 pub use network::Network;
@@ -80,7 +80,7 @@ pub struct Config {
     /// Each `[[token]]`.
     pub tokens: Vec<Member>,
     /// Modules, PIN files and other files, for [`check`].
-    pub outside: Outside,
+    pub external_references: ExternalReferences,
 }
 
 /// A configuration file, as far as it could be read.

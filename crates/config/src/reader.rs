@@ -18,18 +18,18 @@ pub struct Source<'a> {
     pub file: &'a Path,
     pub text: &'a str,
     pub mistakes: Vec<Mistake>,
-    /// Files that it names, each with its line. [`check`](crate::check) looks at them later.
-    pub named: Vec<(usize, Named)>,
+    /// Files, users and groups that it names, each with its line. [`check`](crate::check) looks at them later.
+    pub named: Vec<(usize, ExternalReference)>,
 }
 
-/// A file that the configuration names.
+/// A file, user or group that the configuration refers to.
 #[derive(Clone, Debug)]
-pub enum Named {
+pub enum ExternalReference {
     Module(PathBuf),
     /// A file that is read.
     File(PathBuf),
     /// A file that is read only if the other one exists.
-    Beside(Box<Named>, PathBuf),
+    Beside(Box<ExternalReference>, PathBuf),
     /// A file with a secret, and its permitted readers.
     Secret(PathBuf, SecretReaders, Option<u32>),
     /// A file whose absence is no error for the rest.
@@ -45,7 +45,7 @@ pub enum Named {
     /// A folder that the daemon creates, and its purpose.
     Folder(&'static str, PathBuf),
     /// A file of a `[[site]]`: without it the rest works.
-    OfSite(Box<Named>),
+    OfSite(Box<ExternalReference>),
 }
 
 impl<'a> Source<'a> {
@@ -63,7 +63,7 @@ impl<'a> Source<'a> {
         before.split(|byte| *byte == b'\n').count()
     }
 
-    pub fn names(&mut self, span: &Range<usize>, named: Named) {
+    pub fn names(&mut self, span: &Range<usize>, named: ExternalReference) {
         let line = self.line(span.start);
         self.named.push((line, named));
     }
@@ -94,8 +94,8 @@ impl<'a> Source<'a> {
             if known.clone().any(|known| known == name) {
                 continue;
             }
-            let (kind, hint) = match home(name) {
-                Some(home) => ("key", home),
+            let (kind, hint) = match owning_section(name) {
+                Some(hint) => ("key", hint),
                 None if is_section(value.get_ref()) => ("section", suggestion(name, known.clone())),
                 None => ("key", suggestion(name, known.clone())),
             };
@@ -108,10 +108,10 @@ impl<'a> Source<'a> {
 }
 
 /// Returns `; it belongs in [pool]` if another section has such a key.
-fn home(name: &str) -> Option<String> {
+fn owning_section(name: &str) -> Option<String> {
     let has = |section: &&Section| section.keys.iter().any(|key| key.name == name);
-    let homes: Vec<_> = SECTIONS.iter().filter(has).map(Section::title).collect();
-    (!homes.is_empty()).then(|| format!("; it belongs in {}", homes.join(" or ")))
+    let sections: Vec<_> = SECTIONS.iter().filter(has).map(Section::title).collect();
+    (!sections.is_empty()).then(|| format!("; it belongs in {}", sections.join(" or ")))
 }
 
 fn is_section(value: &DeValue<'_>) -> bool {
@@ -179,7 +179,7 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
     }
 
     /// Records a file that the value of a key names.
-    pub fn names(&mut self, name: &str, named: Named) {
+    pub fn names(&mut self, name: &str, named: ExternalReference) {
         let span = self.span_of(name);
         self.source.names(&span, named);
     }
@@ -270,7 +270,7 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
     /// Reads the path of a file that must exist.
     pub fn file(&mut self, name: &str) -> Option<PathBuf> {
         let path = self.path(name)?;
-        self.names(name, Named::File(path.clone()));
+        self.names(name, ExternalReference::File(path.clone()));
         Some(path)
     }
 
@@ -287,7 +287,7 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
         user: Option<u32>,
     ) -> Option<PathBuf> {
         let path = self.path(name)?;
-        self.names(name, Named::Secret(path.clone(), readers, user));
+        self.names(name, ExternalReference::Secret(path.clone(), readers, user));
         Some(path)
     }
 
@@ -338,7 +338,7 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
             "env" => PinSource::Env(locator),
             _ => PinSource::Credential(locator),
         };
-        self.names(name, Named::Pin(source.clone()));
+        self.names(name, ExternalReference::Pin(source.clone()));
         Some(source)
     }
 

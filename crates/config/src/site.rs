@@ -7,7 +7,7 @@ use hsmux_token::permissions::SecretReaders;
 use hsmux_token::{Class, Uri};
 
 use super::acme::{Acme, acme};
-use super::reader::{Fields, Named, text};
+use super::reader::{ExternalReference, Fields, text};
 use super::site_backends::{SiteBackends, site_backends};
 
 /// `[[site]]`: names with their certificates and back ends.
@@ -136,7 +136,7 @@ pub(super) fn revocation_lists(fields: &mut Fields<'_, '_, '_>, has_ca: bool) ->
         .map(|path| fields.source.path(path))
         .collect();
     for file in &files {
-        fields.names("client_crl", Named::File(file.clone()));
+        fields.names("client_crl", ExternalReference::File(file.clone()));
     }
     files
 }
@@ -177,19 +177,30 @@ fn certificates(fields: &mut Fields<'_, '_, '_>, awaited: bool) -> Option<Vec<Ce
     if !fields.has("certificates") {
         fields.missing("certificates");
     }
-    let named = if awaited { Named::Awaited } else { Named::File };
+    let named = if awaited {
+        ExternalReference::Awaited
+    } else {
+        ExternalReference::File
+    };
     let chains = object_sources(fields, "certificates", Class::CERTIFICATE, |_, file| {
         named(file)
     });
     // A key or OCSP response of a certificate that comes later is read together with it.
-    let beside = |at: usize, named: Named| match chains.iter().flatten().nth(at) {
-        Some(ObjectSource::File(chain)) if awaited => Named::Beside(Box::new(named), chain.clone()),
+    let beside = |at: usize, named: ExternalReference| match chains.iter().flatten().nth(at) {
+        Some(ObjectSource::File(chain)) if awaited => {
+            ExternalReference::Beside(Box::new(named), chain.clone())
+        }
         _ => named,
     };
     let keys = object_sources(fields, "keys", Class::PRIVATE_KEY, |at, file| {
-        beside(at, Named::Secret(file, SecretReaders::Group, None))
+        beside(
+            at,
+            ExternalReference::Secret(file, SecretReaders::Group, None),
+        )
     });
-    let ocsp = paths(fields, "ocsp", |at, file| beside(at, Named::File(file)));
+    let ocsp = paths(fields, "ocsp", |at, file| {
+        beside(at, ExternalReference::File(file))
+    });
     let chains = chains?;
     if chains.is_empty() {
         fields.missing("certificates");
@@ -218,7 +229,7 @@ fn object_sources(
     fields: &mut Fields<'_, '_, '_>,
     name: &str,
     class: Class,
-    named: impl Fn(usize, PathBuf) -> Named,
+    named: impl Fn(usize, PathBuf) -> ExternalReference,
 ) -> Option<Vec<ObjectSource>> {
     let read = fields.list(name, |value| file_or_uri(text(value)?, class))?;
     let each = read.into_iter().enumerate();
@@ -233,7 +244,7 @@ pub fn object_source(
     class: Class,
 ) -> Option<ObjectSource> {
     let read = fields.read(name, |value| file_or_uri(text(value)?, class))?;
-    let secret = |file| Named::Secret(file, SecretReaders::Owner, None);
+    let secret = |file| ExternalReference::Secret(file, SecretReaders::Owner, None);
     Some(found(fields, name, read, secret))
 }
 
@@ -261,7 +272,7 @@ fn found(
     fields: &mut Fields<'_, '_, '_>,
     name: &str,
     read: Result<Uri, String>,
-    named: impl FnOnce(PathBuf) -> Named,
+    named: impl FnOnce(PathBuf) -> ExternalReference,
 ) -> ObjectSource {
     match read {
         Ok(uri) => ObjectSource::Pool(uri),
@@ -277,7 +288,7 @@ fn found(
 fn paths(
     fields: &mut Fields<'_, '_, '_>,
     name: &str,
-    named: impl Fn(usize, PathBuf) -> Named,
+    named: impl Fn(usize, PathBuf) -> ExternalReference,
 ) -> Option<Vec<PathBuf>> {
     let read = fields.list(name, |value| Ok(text(value)?.to_owned()))?;
     let source = &*fields.source;

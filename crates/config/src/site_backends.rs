@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use toml::de::DeValue;
 
 use super::backend_check::{Check, check};
-use super::reader::{Fields, Named, text};
+use super::reader::{ExternalReference, Fields, text};
 
 /// The back ends of a site.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -132,7 +132,7 @@ pub(super) fn site_backends(fields: &mut Fields<'_, '_, '_>) -> Option<SiteBacke
     let backends = fields.read("backend", backends);
     let root = fields.path("root");
     if let Some(root) = &root {
-        fields.names("root", Named::Served(root.clone()));
+        fields.names("root", ExternalReference::Served(root.clone()));
     }
     if fields.has("backend") == fields.has("root") {
         let message = "[[site]] needs one of backend = \"http://HOST:PORT\" and root = \"FOLDER\"";

@@ -13,7 +13,7 @@ use boring::ssl::{
 use boring::x509::store::X509StoreBuilder;
 use boring::x509::{X509StoreContextRef, X509VerifyError};
 use hsmux_config::{Clients, GatewaySection, Site, SiteBackends};
-use hsmux_software::revocation::{Refused, Revocation};
+use hsmux_software::revocation::{Revocation, RevocationError};
 use hsmux_token::Result;
 
 use crate::algorithm::Ability;
@@ -231,8 +231,8 @@ fn is_believed(lists: &Revocation, context: &mut X509StoreContextRef) -> bool {
     };
     tracing::info!("a client's certificate is refused: {why}");
     context.set_error(Err(match why {
-        Refused::Revoked { .. } => X509VerifyError::CERT_REVOKED,
-        Refused::Expired(_) => X509VerifyError::CRL_HAS_EXPIRED,
+        RevocationError::Revoked { .. } => X509VerifyError::CERT_REVOKED,
+        RevocationError::Expired(_) => X509VerifyError::CRL_HAS_EXPIRED,
         _ => X509VerifyError::UNABLE_TO_GET_CRL,
     }));
     false

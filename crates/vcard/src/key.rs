@@ -63,7 +63,7 @@ impl fmt::Display for KeyKind {
 /// A key in the state file: the minimum from which the rest is computed, in hexadecimal.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
-enum Stored {
+enum StoredKey {
     Rsa { p: String, q: String, e: String },
     Ec { curve: String, d: String },
     Aes(String),
@@ -72,16 +72,16 @@ enum Stored {
 impl Serialize for CardKey {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let stored = match self {
-            Self::Rsa(key) => Stored::Rsa {
+            Self::Rsa(key) => StoredKey::Rsa {
                 p: key.p.to_str_radix(16),
                 q: key.q.to_str_radix(16),
                 e: key.e.to_str_radix(16),
             },
-            Self::Ec(key) => Stored::Ec {
+            Self::Ec(key) => StoredKey::Ec {
                 curve: key.curve.name.to_owned(),
                 d: key.d.to_str_radix(16),
             },
-            Self::Aes(key) => Stored::Aes(hex::encode(key)),
+            Self::Aes(key) => StoredKey::Aes(hex::encode(key)),
         };
         stored.serialize(serializer)
     }
@@ -89,13 +89,13 @@ impl Serialize for CardKey {
 
 impl<'de> Deserialize<'de> for CardKey {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Stored::deserialize(deserializer)?
+        StoredKey::deserialize(deserializer)?
             .key()
             .ok_or_else(|| serde::de::Error::custom("not a key"))
     }
 }
 
-impl Stored {
+impl StoredKey {
     fn key(&self) -> Option<CardKey> {
         let number = |digits: &str| BigUint::parse_bytes(digits.as_bytes(), 16);
         Some(match self {
