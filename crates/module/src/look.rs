@@ -8,7 +8,7 @@ use hsmux_token::{Class, Object, ObjectId, Outcome, Result, Seen};
 
 use crate::ModuleToken;
 use crate::library::{Handle, Session};
-use crate::objects::{PATIENCE, Values};
+use crate::objects::{SESSION_TIMEOUT, Values};
 use crate::sessions::Purpose;
 
 impl ModuleToken {
@@ -17,7 +17,7 @@ impl ModuleToken {
         let _turn = self.object_cache.reading.lock();
         let lease = self
             .sessions
-            .lease(Purpose::Keep, Instant::now() + PATIENCE)?;
+            .lease(Purpose::Keep, Instant::now() + SESSION_TIMEOUT)?;
         let found = self.search(lease.session(), usize::MAX)?;
         let (new, lost) = self.object_cache.compare(&found);
         if new.is_empty() && lost.is_empty() {

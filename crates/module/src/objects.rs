@@ -18,7 +18,7 @@ use crate::library::{Handle, Session};
 use crate::sessions::Purpose;
 
 /// How long a reader waits for a session while others read or create keys.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const SESSION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Controls whether secret parts of keys are read, if the token exports them.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl ModuleToken {
     fn read_new_objects(&self) -> Result<()> {
         let lease = self
             .sessions
-            .lease(Purpose::Keep, Instant::now() + PATIENCE)?;
+            .lease(Purpose::Keep, Instant::now() + SESSION_TIMEOUT)?;
         let mut new = self.search(lease.session(), usize::MAX)?;
         let known = self.object_cache.all();
         new.retain(|handle| !known.contains_key(handle));
@@ -76,7 +76,7 @@ impl ModuleToken {
     pub(crate) fn refresh(&self) -> Result<Arc<Snapshot>> {
         let lease = self
             .sessions
-            .lease(Purpose::Keep, Instant::now() + PATIENCE)?;
+            .lease(Purpose::Keep, Instant::now() + SESSION_TIMEOUT)?;
         let (handles, all) = self.read_all(lease.session())?;
         drop(lease);
         let objects = hsmux_software::identify(&self.identity, all);

@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 use super::{PinUser, Record};
 
 /// How long a login waits for other processes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// `pins` in the state folder.
 pub(super) struct Folder(PathBuf);
@@ -67,12 +67,12 @@ impl Folder {
     /// Waits for the token's lock.
     pub(super) fn lock(record: &Path) -> Result<FileLock> {
         let path = record.with_extension("lock");
-        FileLock::take(&path, PATIENCE).map_err(|e| match e {
+        FileLock::take(&path, LOCK_TIMEOUT).map_err(|e| match e {
             LockFailed::Held(_) => Error::token(
                 Kind::Deadline,
                 format!(
                     "another process has been logging in to this token for {} s (it holds {})",
-                    PATIENCE.as_secs(),
+                    LOCK_TIMEOUT.as_secs(),
                     path.display()
                 ),
             ),

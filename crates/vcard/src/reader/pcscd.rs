@@ -20,7 +20,7 @@ use super::pcscd_folder::PcscdFolder;
 const PROGRAM: &str = "/usr/sbin/pcscd";
 
 /// Starts pcscd and supervises it; see its comments.
-const KEEPER: &str = include_str!("keep.sh");
+const SUPERVISOR_SCRIPT: &str = include_str!("keep.sh");
 
 /// A start is two shells and a few mounts: short, unless the machine is busy.
 const START_WITHIN: Duration = Duration::from_secs(60);
@@ -30,7 +30,7 @@ const END_WITHIN: Duration = Duration::from_secs(3);
 
 /// A running pcscd, and the shell that ends it when this process dies.
 pub(super) struct Pcscd {
-    keeper: Child,
+    supervisor: Child,
     line: UnixStream,
     /// The process of pcscd itself.
     process: OwnedFd,
@@ -63,8 +63,8 @@ impl Pcscd {
         } else {
             Command::new("sh")
         };
-        let keeper = command
-            .args(["-c", KEEPER, "keep.sh"])
+        let supervisor = command
+            .args(["-c", SUPERVISOR_SCRIPT, "keep.sh"])
             .arg(folder.path())
             .arg(PROGRAM)
             .arg(if folder.isolated {
@@ -79,11 +79,11 @@ impl Pcscd {
             .process_group(0)
             .spawn()
             .map_err(failed)?;
-        Self::started(keeper, line, folder)
+        Self::started(supervisor, line, folder)
     }
 
     fn started(
-        mut keeper: Child,
+        mut supervisor: Child,
         line: UnixStream,
         folder: &PcscdFolder,
     ) -> Result<Self, ReaderError> {
@@ -96,16 +96,16 @@ impl Pcscd {
         });
         match process {
             Ok((process, network)) => Ok(Self {
-                keeper,
+                supervisor,
                 line,
                 process,
                 network,
                 socket: folder.socket(),
             }),
             Err(source) => {
-                // The keeper ends with this socket, and ends its children.
+                // The supervisor ends with this socket, and ends its children.
                 drop(line);
-                let _ = keeper.wait();
+                let _ = supervisor.wait();
                 Err(ReaderError::io(
                     format!("starting pcscd (its log: {})", folder.log_text()),
                     source,
@@ -140,12 +140,12 @@ impl Drop for Pcscd {
         if !self.ended_within(END_WITHIN) {
             self.kill();
         }
-        let _ = self.keeper.wait();
+        let _ = self.supervisor.wait();
         let _ = fs::remove_file(&self.socket);
     }
 }
 
-/// Reads the process id from the keeper.
+/// Reads the process id from the supervisor.
 fn server(line: &UnixStream) -> std::io::Result<i32> {
     line.set_read_timeout(Some(START_WITHIN))?;
     let mut text = String::new();
