@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::behind::{Scheme, backend};
-use super::reader::{Fields, Named, text};
+use super::reader::{ExternalReference, Fields, text};
+use super::site_backends::{Scheme, backend};
 
 /// Where ACME's challenges are answered (RFC 8555, section 8.3).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -30,7 +30,7 @@ pub fn acme(fields: &mut Fields<'_, '_, '_>) -> Option<Acme> {
     match read? {
         Acme::Folder(folder) => {
             let folder = fields.source.path(&folder.to_string_lossy());
-            fields.names("acme", Named::File(folder.clone()));
+            fields.names("acme", ExternalReference::File(folder.clone()));
             Some(Acme::Folder(folder))
         }
         client @ Acme::Client(_) => Some(client),

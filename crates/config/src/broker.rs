@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use super::Socket;
-use super::reader::{Fields, Named, suggestion, text};
+use super::reader::{ExternalReference, Fields, suggestion, text};
 use super::site::revocation_lists;
 use hsmux_token::permissions::SecretReaders;
 
@@ -141,7 +141,7 @@ pub fn broker(fields: &mut Fields<'_, '_, '_>, state: &Path) -> BrokerSection {
         fields.source.error(fields.span_of("listen"), message);
     }
     let socket = fields.path("socket").map(|path| {
-        fields.names("socket", Named::Socket(path.clone()));
+        fields.names("socket", ExternalReference::Socket(path.clone()));
         Socket {
             path,
             mode: fields.mode("mode").unwrap_or(0o660),

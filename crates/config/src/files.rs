@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use hsmux_token::permissions::{SecretReaders, TrustedOwner};
 
 use super::parse;
-use super::reader::Named;
+use super::reader::ExternalReference;
 use super::users::group_id;
 use super::{Config, Draft, Listener, Login, Member, Mistake, NodeSection, PinSource, Severity};
 
@@ -49,9 +49,12 @@ pub fn new_errors(config: &Config, running: &Config) -> NewErrors {
     known.look_at_all(running);
     // Members that were added after the file was read.
     for member in running.tokens.iter().filter(|member| member.node.is_none()) {
-        known.look(member.line, &Named::Module(member.module.clone()));
+        known.look(
+            member.line,
+            &ExternalReference::Module(member.module.clone()),
+        );
         if let Some(pin) = &member.pin {
-            known.look(member.line, &Named::Pin(pin.clone()));
+            known.look(member.line, &ExternalReference::Pin(pin.clone()));
         }
     }
     let mut found = Findings::none(config);
@@ -68,12 +71,12 @@ pub fn new_errors(config: &Config, running: &Config) -> NewErrors {
     }
 }
 
-/// Files that a configuration names, each with its line. They follow from the settings, and so do not make two
+/// References to files, users and groups, each with its line. They follow from the settings, so they do not make two
 /// configurations differ.
 #[derive(Clone, Debug)]
-pub struct Outside(pub(super) Vec<(usize, Named)>);
+pub struct ExternalReferences(pub(super) Vec<(usize, ExternalReference)>);
 
-impl PartialEq for Outside {
+impl PartialEq for ExternalReferences {
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -112,7 +115,7 @@ impl<'a> Findings<'a> {
     }
 
     fn look_at_all(&mut self, config: &Config) {
-        for (line, named) in &config.outside.0 {
+        for (line, named) in &config.external_references.0 {
             self.look(*line, named);
         }
     }
@@ -134,9 +137,9 @@ impl<'a> Findings<'a> {
         self.add(line, Severity::Warning, message);
     }
 
-    fn look(&mut self, line: usize, named: &Named) {
+    fn look(&mut self, line: usize, named: &ExternalReference) {
         match named {
-            Named::Module(module) => match std::fs::metadata(module) {
+            ExternalReference::Module(module) => match std::fs::metadata(module) {
                 Err(e) => self.error(line, format!("module {}: {e}", module.display())),
                 Ok(meta) if !meta.is_file() => {
                     self.error(line, format!("module {} is not a file", module.display()));
@@ -147,17 +150,17 @@ impl<'a> Findings<'a> {
                     }
                 }
             },
-            Named::File(file) => self.file(line, file),
-            Named::Beside(named, other) if other.exists() => self.look(line, named),
-            Named::Secret(file, readers, user) => {
+            ExternalReference::File(file) => self.file(line, file),
+            ExternalReference::Beside(named, other) if other.exists() => self.look(line, named),
+            ExternalReference::Secret(file, readers, user) => {
                 self.secret(line, file, *readers, user.or(self.user));
             }
-            Named::Later(file) => {
+            ExternalReference::Later(file) => {
                 if let Err(e) = std::fs::File::open(file) {
                     self.warn(line, format!("{}: {e}", file.display()));
                 }
             }
-            Named::Served(folder) => match std::fs::metadata(folder) {
+            ExternalReference::Served(folder) => match std::fs::metadata(folder) {
                 Err(e) if e.kind() == ErrorKind::NotFound => {
                     let folder = folder.display();
                     self.warn(line, format!("{folder} is not there yet: 404 until it is"));
@@ -168,7 +171,7 @@ impl<'a> Findings<'a> {
                 }
                 Ok(_) => {}
             },
-            Named::Awaited(file) => match std::fs::File::open(file) {
+            ExternalReference::Awaited(file) => match std::fs::File::open(file) {
                 Err(e) if e.kind() == ErrorKind::NotFound => {
                     let file = file.display();
                     let message = format!(
@@ -179,22 +182,24 @@ impl<'a> Findings<'a> {
                 Err(e) => self.error(line, format!("{}: {e}", file.display())),
                 Ok(_) => {}
             },
-            Named::Pin(pin) => self.pin(line, pin),
-            Named::User(what, user) if user.id().is_none() => {
+            ExternalReference::Pin(pin) => self.pin(line, pin),
+            ExternalReference::User(what, user) if user.id().is_none() => {
                 self.error(line, format!("{what}: there is no user {user}"));
             }
-            Named::Group(group) if group_id(group).is_none() => {
+            ExternalReference::Group(group) if group_id(group).is_none() => {
                 self.error(line, format!("group: there is no group {group}"));
             }
-            Named::OfSite(named) => {
+            ExternalReference::OfSite(named) => {
                 let others = std::mem::take(&mut self.mistakes);
                 self.look(line, named);
                 let found = std::mem::replace(&mut self.mistakes, others);
                 self.of_sites.extend(found);
             }
-            Named::Beside(..) | Named::User(..) | Named::Group(_) => {}
-            Named::Socket(path) => self.socket(line, path),
-            Named::Folder(what, path) => self.folder(line, what, path),
+            ExternalReference::Beside(..)
+            | ExternalReference::User(..)
+            | ExternalReference::Group(_) => {}
+            ExternalReference::Socket(path) => self.socket(line, path),
+            ExternalReference::Folder(what, path) => self.folder(line, what, path),
         }
     }
 

@@ -10,9 +10,9 @@ use toml::de::{DeTable, DeValue};
 
 use super::acme::{Acme, NO_HTTP, acme};
 use super::network::Network;
-use super::reader::{Fields, Named, Source, text};
+use super::reader::{ExternalReference, Fields, Source, text};
 use super::sections::{many, one, unique};
-use super::site::{Place, Site, place, site};
+use super::site::{ObjectSource, Site, object_source, site};
 use super::{User, parse};
 
 /// `[gateway]`: TLS with private keys in the pool.
@@ -59,7 +59,7 @@ pub struct GatewaySection {
     /// Whether clients are given session tickets.
     pub tickets: bool,
     /// The secret for the keys of session tickets; `None`: random keys of this process.
-    pub ticket_secret: Option<Place>,
+    pub ticket_secret: Option<ObjectSource>,
     /// How long a key seals new tickets; its tickets are accepted for the same time after that.
     pub ticket_rotation: Duration,
     /// Each `[[site]]`.
@@ -74,7 +74,7 @@ pub fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Option<GatewaySe
         Some((site(fields, awaited)?, spans))
     });
     let of_sites = source.named.split_off(first).into_iter();
-    let of_sites = of_sites.map(|(line, named)| (line, Named::OfSite(Box::new(named))));
+    let of_sites = of_sites.map(|(line, named)| (line, ExternalReference::OfSite(Box::new(named))));
     source.named.extend(of_sites);
     if !document.contains_key("gateway") {
         if let Some(site) = document.get("site") {
@@ -93,8 +93,8 @@ pub fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Option<GatewaySe
         }
     }
     let each = |(site, (span, _)): &(Site, (Range<usize>, Range<usize>))| -> Vec<_> {
-        let place = |name: &String| (name.clone(), span.clone());
-        site.names.iter().map(place).collect()
+        let with_span = |name: &String| (name.clone(), span.clone());
+        site.names.iter().map(with_span).collect()
     };
     let names: Vec<_> = sites.iter().flat_map(each).collect();
     unique(source, &names, "name", Clone::clone);
@@ -196,7 +196,7 @@ fn gateway(fields: &mut Fields<'_, '_, '_>) -> GatewaySection {
         // Longer than haproxy needs to notice, with the checks that `hsmux haproxy config` sets.
         leave_time: time(fields, "leave_time", ("0s", "24h"), 3),
         drain_timeout: time(fields, "drain_timeout", ("0s", "24h"), 10),
-        ticket_secret: place(fields, "ticket_secret", Class::SECRET_KEY),
+        ticket_secret: object_source(fields, "ticket_secret", Class::SECRET_KEY),
         // Below the minimum, hosts with slightly different clocks have no common key. Above the maximum, a leaked key
         // opens too many tickets.
         ticket_rotation: time(fields, "ticket_rotation", ("1m", "168h"), 12 * 3600),

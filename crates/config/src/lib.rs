@@ -2,7 +2,6 @@
 
 mod acme;
 mod backend_check;
-mod behind;
 mod broker;
 mod duration;
 mod files;
@@ -19,6 +18,7 @@ mod reader;
 pub mod schema;
 mod sections;
 mod site;
+mod site_backends;
 #[cfg(test)]
 mod tests;
 mod traces;
@@ -33,10 +33,9 @@ use hsmux_token::{Error, Kind, Uri};
 
 pub use acme::Acme;
 pub use backend_check::Check;
-pub use behind::{Backend, Behind, ProxyVersion, Scheme};
 pub use broker::{Action, Allowance, BrokerSection, JwkSet, JwkUrl, Jwt, Limit, Limits, Rule, Tls};
 pub use duration::read as parse_duration;
-pub use files::{NewErrors, Outside, check, new_errors};
+pub use files::{ExternalReferences, NewErrors, check, new_errors};
 pub use gateway::GatewaySection;
 pub use mistake::{Mistake, Severity};
 pub use network::Network;
@@ -44,7 +43,8 @@ pub use node::{Allowed, Identity, NodeSection, no_peer, node_name};
 pub use pin::PinSource;
 pub use pool::{ENVELOPE_LIFE, LoneKeys, Policy, PoolSection};
 pub use print::{example, full_example, markdown};
-pub use site::{Certificate, Clients, Place, Site};
+pub use site::{Certificate, Clients, ObjectSource, Site};
+pub use site_backends::{BackendUrl, ProxyVersion, Scheme, SiteBackends};
 pub use traces::Traces;
 pub use users::{Account, User, group_id};
 
@@ -80,7 +80,7 @@ pub struct Config {
     /// Each `[[token]]`.
     pub tokens: Vec<Member>,
     /// Modules, PIN files and other files, for [`check`].
-    pub outside: Outside,
+    pub external_references: ExternalReferences,
 }
 
 /// A configuration file, as far as it could be read.

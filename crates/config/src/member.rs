@@ -8,8 +8,8 @@ use toml::de::DeTable;
 
 use super::node;
 use super::parse::user;
-use super::reader::{Fields, Named, Source, text};
-use super::sections::{Placed, many, required, unique};
+use super::reader::{ExternalReference, Fields, Source, text};
+use super::sections::{WithSpan, many, required, unique};
 use super::{Isolation, Member, Sandbox, User};
 
 pub fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Vec<Member> {
@@ -60,7 +60,7 @@ pub fn shared(fields: &mut Fields<'_, '_, '_>) -> Member {
     }
 }
 
-fn member(fields: &mut Fields<'_, '_, '_>, identity: bool) -> Option<Placed<Member>> {
+fn member(fields: &mut Fields<'_, '_, '_>, identity: bool) -> Option<WithSpan<Member>> {
     if fields.has("node") {
         return node::member(fields, identity);
     }
@@ -70,7 +70,7 @@ fn member(fields: &mut Fields<'_, '_, '_>, identity: bool) -> Option<Placed<Memb
     ];
     let module = required(fields, "module", |fields| fields.path("module"));
     if let Some(module) = &module {
-        fields.names("module", Named::Module(module.clone()));
+        fields.names("module", ExternalReference::Module(module.clone()));
     }
     let uri = required(fields, "uri", |fields| fields.uri("uri"));
     if let Some(uri) = &uri {
@@ -145,7 +145,7 @@ fn folders(fields: &mut Fields<'_, '_, '_>) -> Vec<PathBuf> {
     let folders = folders.unwrap_or_default().into_iter();
     let folders: Vec<_> = folders.map(|folder| fields.source.path(&folder)).collect();
     for folder in &folders {
-        fields.names("folders", Named::Later(folder.clone()));
+        fields.names("folders", ExternalReference::Later(folder.clone()));
     }
     folders
 }
@@ -153,6 +153,6 @@ fn folders(fields: &mut Fields<'_, '_, '_>) -> Vec<PathBuf> {
 /// The user of its workers.
 pub fn process_user(fields: &mut Fields<'_, '_, '_>) -> Option<User> {
     let user = fields.read("user", user)?;
-    fields.names("user", Named::User("user", user.clone()));
+    fields.names("user", ExternalReference::User("user", user.clone()));
     Some(user)
 }

@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::member::process_user;
 use super::reader::{Fields, Source, text, uri};
-use super::sections::{Placed, many, one, required, unique};
+use super::sections::{WithSpan, many, one, required, unique};
 use super::{Isolation, Listener, Login, Member, Socket, User};
 
 /// `[node]`: this host's identity for other hosts, and the addresses where it serves them.
@@ -186,7 +186,7 @@ const OF_MODULES: [&str; 11] = [
 ];
 
 /// Reads a `[[token]]` that is another host.
-pub fn member(fields: &mut Fields<'_, '_, '_>, identity: bool) -> Option<Placed<Member>> {
+pub fn member(fields: &mut Fields<'_, '_, '_>, identity: bool) -> Option<WithSpan<Member>> {
     if !identity {
         let message = "a [[token]] with node needs [node], which says what this host shows: \
                        certificate, key and ca";

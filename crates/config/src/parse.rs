@@ -7,12 +7,12 @@ use crate::Policy;
 use crate::{ENVELOPE_LIFE, LoneKeys};
 use toml::de::{DeTable, DeValue};
 
-use super::reader::{Fields, Named, Source, integer, text, uri};
+use super::reader::{ExternalReference, Fields, Source, integer, text, uri};
 use super::schema::SECTIONS;
-use super::sections::{Placed, many, one, required, unique};
+use super::sections::{WithSpan, many, one, required, unique};
 use super::{
-    Admin, AuditSection, BrokerSection, Config, Draft, Listener, Login, ModuleSection, Outside,
-    PoolSection, Socket, User,
+    Admin, AuditSection, BrokerSection, Config, Draft, ExternalReferences, Listener, Login,
+    ModuleSection, PoolSection, Socket, User,
 };
 use super::{broker, gateway, member, node, traces};
 
@@ -49,7 +49,10 @@ fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Config {
     let (state, worker) = one(source, document, "daemon", |fields| {
         let state = fields.path("state");
         let state = state.unwrap_or_else(|| fields.source.path("state"));
-        fields.names("state", Named::Folder("state folder", state.clone()));
+        fields.names(
+            "state",
+            ExternalReference::Folder("state folder", state.clone()),
+        );
         (state, fields.path("worker"))
     });
     let mut listeners = Vec::new();
@@ -96,7 +99,7 @@ fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Config {
         listeners,
         state,
         worker,
-        outside: Outside(std::mem::take(&mut source.named)),
+        external_references: ExternalReferences(std::mem::take(&mut source.named)),
     }
 }
 
@@ -139,7 +142,7 @@ fn listener(
     fields: &mut Fields<'_, '_, '_>,
     default: Option<&str>,
     read_only: bool,
-) -> Option<Placed<Listener>> {
+) -> Option<WithSpan<Listener>> {
     let words = [("pin", Login::Pin), ("peer", Login::Peer)];
     let path = match default {
         Some(path) => Some(
@@ -180,14 +183,17 @@ fn socket(fields: &mut Fields<'_, '_, '_>, path: Option<PathBuf>, mode: u32) -> 
     let group = fields.text("group");
     let allow_users = fields.list("allow_users", user).unwrap_or_default();
     for user in &allow_users {
-        fields.names("allow_users", Named::User("allow_users", user.clone()));
+        fields.names(
+            "allow_users",
+            ExternalReference::User("allow_users", user.clone()),
+        );
     }
     if let Some(group) = &group {
-        fields.names("group", Named::Group(group.clone()));
+        fields.names("group", ExternalReference::Group(group.clone()));
     }
     let mode = fields.mode("mode").unwrap_or(mode);
     let path = path?;
-    fields.names("socket", Named::Socket(path.clone()));
+    fields.names("socket", ExternalReference::Socket(path.clone()));
     Some(Socket {
         path,
         mode,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::schema::{Key, SECTIONS};
+use super::schema::{ConfigKey, SECTIONS};
 
 /// A file to start from: two tokens, and only keys without a good default.
 pub fn example() -> &'static str {
@@ -84,7 +84,7 @@ pub fn markdown() -> String {
     for section in SECTIONS {
         let _ = write!(out, "\n## `{}`\n\n{}\n\n", section.title(), section.help);
         out.push_str("| key | example | without it | |\n|---|---|---|---|\n");
-        for Key {
+        for ConfigKey {
             name,
             example,
             default,

@@ -10,7 +10,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::duration;
-use super::schema::{Key, SECTIONS, Section};
+use super::schema::{ConfigKey, SECTIONS, Section};
 use super::{Mistake, PinSource, Severity, User};
 
 /// The file's text, and its mistakes so far.
@@ -18,18 +18,18 @@ pub struct Source<'a> {
     pub file: &'a Path,
     pub text: &'a str,
     pub mistakes: Vec<Mistake>,
-    /// Files that it names, each with its line. [`check`](crate::check) looks at them later.
-    pub named: Vec<(usize, Named)>,
+    /// Files, users and groups that it names, each with its line. [`check`](crate::check) looks at them later.
+    pub named: Vec<(usize, ExternalReference)>,
 }
 
-/// A file that the configuration names.
+/// A file, user or group that the configuration refers to.
 #[derive(Clone, Debug)]
-pub enum Named {
+pub enum ExternalReference {
     Module(PathBuf),
     /// A file that is read.
     File(PathBuf),
     /// A file that is read only if the other one exists.
-    Beside(Box<Named>, PathBuf),
+    Beside(Box<ExternalReference>, PathBuf),
     /// A file with a secret, and its permitted readers.
     Secret(PathBuf, SecretReaders, Option<u32>),
     /// A file whose absence is no error for the rest.
@@ -45,7 +45,7 @@ pub enum Named {
     /// A folder that the daemon creates, and its purpose.
     Folder(&'static str, PathBuf),
     /// A file of a `[[site]]`: without it the rest works.
-    OfSite(Box<Named>),
+    OfSite(Box<ExternalReference>),
 }
 
 impl<'a> Source<'a> {
@@ -63,7 +63,7 @@ impl<'a> Source<'a> {
         before.split(|byte| *byte == b'\n').count()
     }
 
-    pub fn names(&mut self, span: &Range<usize>, named: Named) {
+    pub fn names(&mut self, span: &Range<usize>, named: ExternalReference) {
         let line = self.line(span.start);
         self.named.push((line, named));
     }
@@ -86,7 +86,7 @@ impl<'a> Source<'a> {
     pub fn unknown<'k>(
         &mut self,
         table: &DeTable<'_>,
-        place: &str,
+        section: &str,
         known: &(impl Iterator<Item = &'k str> + Clone),
     ) {
         for (key, value) in table {
@@ -94,24 +94,24 @@ impl<'a> Source<'a> {
             if known.clone().any(|known| known == name) {
                 continue;
             }
-            let (kind, hint) = match home(name) {
-                Some(home) => ("key", home),
+            let (kind, hint) = match owning_section(name) {
+                Some(hint) => ("key", hint),
                 None if is_section(value.get_ref()) => ("section", suggestion(name, known.clone())),
                 None => ("key", suggestion(name, known.clone())),
             };
             self.error(
                 key.span(),
-                format!("unknown {kind} {name:?} in {place}{hint}"),
+                format!("unknown {kind} {name:?} in {section}{hint}"),
             );
         }
     }
 }
 
 /// Returns `; it belongs in [pool]` if another section has such a key.
-fn home(name: &str) -> Option<String> {
+fn owning_section(name: &str) -> Option<String> {
     let has = |section: &&Section| section.keys.iter().any(|key| key.name == name);
-    let homes: Vec<_> = SECTIONS.iter().filter(has).map(Section::title).collect();
-    (!homes.is_empty()).then(|| format!("; it belongs in {}", homes.join(" or ")))
+    let sections: Vec<_> = SECTIONS.iter().filter(has).map(Section::title).collect();
+    (!sections.is_empty()).then(|| format!("; it belongs in {}", sections.join(" or ")))
 }
 
 fn is_section(value: &DeValue<'_>) -> bool {
@@ -179,7 +179,7 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
     }
 
     /// Records a file that the value of a key names.
-    pub fn names(&mut self, name: &str, named: Named) {
+    pub fn names(&mut self, name: &str, named: ExternalReference) {
         let span = self.span_of(name);
         self.source.names(&span, named);
     }
@@ -198,7 +198,7 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
         self.table?.get(name)
     }
 
-    fn key(&self, name: &str) -> Option<&'static Key> {
+    fn key(&self, name: &str) -> Option<&'static ConfigKey> {
         self.section.keys.iter().find(|key| key.name == name)
     }
 
@@ -270,7 +270,7 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
     /// Reads the path of a file that must exist.
     pub fn file(&mut self, name: &str) -> Option<PathBuf> {
         let path = self.path(name)?;
-        self.names(name, Named::File(path.clone()));
+        self.names(name, ExternalReference::File(path.clone()));
         Some(path)
     }
 
@@ -287,7 +287,7 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
         user: Option<u32>,
     ) -> Option<PathBuf> {
         let path = self.path(name)?;
-        self.names(name, Named::Secret(path.clone(), readers, user));
+        self.names(name, ExternalReference::Secret(path.clone(), readers, user));
         Some(path)
     }
 
@@ -332,13 +332,13 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
     }
 
     pub fn pin(&mut self, name: &str) -> Option<PinSource> {
-        let (kind, place) = self.read(name, pin)?;
+        let (kind, locator) = self.read(name, pin)?;
         let source = match kind {
-            "file" => PinSource::File(self.source.path(&place)),
-            "env" => PinSource::Env(place),
-            _ => PinSource::Credential(place),
+            "file" => PinSource::File(self.source.path(&locator)),
+            "env" => PinSource::Env(locator),
+            _ => PinSource::Credential(locator),
         };
-        self.names(name, Named::Pin(source.clone()));
+        self.names(name, ExternalReference::Pin(source.clone()));
         Some(source)
     }
 
@@ -376,17 +376,17 @@ fn pin(value: &DeValue<'_>) -> Result<(&'static str, String), String> {
         "a PIN is named by its place: { file = ... }, { env = ... } or { credential = ... }";
     let table = value.as_table().ok_or(shape)?;
     let mut pairs = table.iter();
-    let (Some((key, place)), None) = (pairs.next(), pairs.next()) else {
+    let (Some((key, locator)), None) = (pairs.next(), pairs.next()) else {
         return Err(shape.into());
     };
-    let place = text(place.get_ref())?;
+    let locator = text(locator.get_ref())?;
     let key = key.get_ref().as_ref();
     let kind = ["file", "env", "credential"]
         .into_iter()
         .find(|kind| *kind == key);
     match kind {
-        Some(_) if place.is_empty() => Err(shape.into()),
-        Some(kind) => Ok((kind, place.to_owned())),
+        Some(_) if locator.is_empty() => Err(shape.into()),
+        Some(kind) => Ok((kind, locator.to_owned())),
         None => Err(format!("{key:?} is unknown; {shape}")),
     }
 }

@@ -15,7 +15,7 @@ pub struct Section {
     /// One sentence.
     pub help: &'static str,
     /// Its keys.
-    pub keys: &'static [Key],
+    pub keys: &'static [ConfigKey],
 }
 
 impl Section {
@@ -30,7 +30,7 @@ impl Section {
 }
 
 /// A key of a section.
-pub struct Key {
+pub struct ConfigKey {
     /// Its name.
     pub name: &'static str,
     /// The example's value, as TOML.
@@ -48,8 +48,8 @@ const fn key(
     example: &'static str,
     default: &'static str,
     help: &'static str,
-) -> Key {
-    Key {
+) -> ConfigKey {
+    ConfigKey {
         name,
         example,
         default,
@@ -63,8 +63,8 @@ const fn shown(
     example: &'static str,
     default: &'static str,
     help: &'static str,
-) -> Key {
-    Key {
+) -> ConfigKey {
+    ConfigKey {
         shown: true,
         ..key(name, example, default, help)
     }

@@ -10,7 +10,7 @@ use super::reader::{Fields, Source};
 use super::schema::section;
 
 /// A value, and its position.
-pub type Placed<T> = (T, Range<usize>);
+pub type WithSpan<T> = (T, Range<usize>);
 
 /// Reads a required key.
 pub fn required<T>(
@@ -71,7 +71,7 @@ pub fn unique<T>(
     source: &mut Source<'_>,
     items: &[T],
     what: &str,
-    key: impl Fn(&T) -> Placed<String>,
+    key: impl Fn(&T) -> WithSpan<String>,
 ) {
     let mut seen = HashMap::new();
     for item in items {

@@ -7,8 +7,8 @@ use hsmux_token::permissions::SecretReaders;
 use hsmux_token::{Class, Uri};
 
 use super::acme::{Acme, acme};
-use super::behind::{Behind, behind};
-use super::reader::{Fields, Named, text};
+use super::reader::{ExternalReference, Fields, text};
+use super::site_backends::{SiteBackends, site_backends};
 
 /// `[[site]]`: names with their certificates and back ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,7 +18,7 @@ pub struct Site {
     /// Its certificates, at least one.
     pub certificates: Vec<Certificate>,
     /// Its back ends.
-    pub behind: Behind,
+    pub backends: SiteBackends,
     /// Where ACME's challenges for its names are answered; `None`: as in `[gateway]`.
     pub acme: Option<Acme>,
     /// Whether HTTP/2 is offered.
@@ -39,9 +39,9 @@ pub struct Site {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Certificate {
     /// The certificate; a file also has its chain.
-    pub chain: Place,
+    pub chain: ObjectSource,
     /// Its private key; `None`: the pool's key with the certificate's public key.
-    pub key: Option<Place>,
+    pub key: Option<ObjectSource>,
     /// Its OCSP response, DER.
     pub ocsp: Option<PathBuf>,
 }
@@ -50,7 +50,7 @@ pub struct Certificate {
 #[derive(Clone, PartialEq, Eq, Debug)]
 // Few exist, in the configuration only.
 #[allow(clippy::large_enum_variant)]
-pub enum Place {
+pub enum ObjectSource {
     /// A PEM file.
     File(PathBuf),
     /// The pool.
@@ -73,7 +73,7 @@ pub fn site(fields: &mut Fields<'_, '_, '_>, awaited: bool) -> Option<Site> {
     let names = fields.list("names", |value| name(text(value)?));
     let acme = acme(fields);
     let certificates = certificates(fields, awaited || acme.is_some());
-    let behind = behind(fields);
+    let backends = site_backends(fields);
     let client_words = [("required", true), ("optional", false)];
     let required = fields.choice("client_certificate", &client_words);
     let roots = fields.file("client_ca");
@@ -85,14 +85,14 @@ pub fn site(fields: &mut Fields<'_, '_, '_>, awaited: bool) -> Option<Site> {
         fields.source.error(span, message);
     }
     let upgrades = fields.list("upgrades", |value| protocol(text(value)?));
-    if upgrades.is_some() && !matches!(behind, None | Some(Behind::Http(..))) {
+    if upgrades.is_some() && !matches!(backends, None | Some(SiteBackends::Http(..))) {
         let message = "upgrades is for a backend that speaks HTTP: nothing else is asked for another protocol";
         fields.source.error(fields.span_of("upgrades"), message);
     }
     let site = Site {
         names: names.unwrap_or_else(|| vec!["*".into()]),
         certificates: Vec::new(),
-        behind: Behind::Folder(PathBuf::new()),
+        backends: SiteBackends::Folder(PathBuf::new()),
         acme,
         http2: fields.flag("http2").unwrap_or(true),
         upgrades: upgrades.unwrap_or_else(|| vec!["websocket".to_owned()]),
@@ -111,7 +111,7 @@ pub fn site(fields: &mut Fields<'_, '_, '_>, awaited: bool) -> Option<Site> {
     };
     Some(Site {
         certificates: certificates?,
-        behind: behind?,
+        backends: backends?,
         ..site
     })
 }
@@ -136,7 +136,7 @@ pub(super) fn revocation_lists(fields: &mut Fields<'_, '_, '_>, has_ca: bool) ->
         .map(|path| fields.source.path(path))
         .collect();
     for file in &files {
-        fields.names("client_crl", Named::File(file.clone()));
+        fields.names("client_crl", ExternalReference::File(file.clone()));
     }
     files
 }
@@ -177,19 +177,30 @@ fn certificates(fields: &mut Fields<'_, '_, '_>, awaited: bool) -> Option<Vec<Ce
     if !fields.has("certificates") {
         fields.missing("certificates");
     }
-    let named = if awaited { Named::Awaited } else { Named::File };
-    let chains = places(fields, "certificates", Class::CERTIFICATE, |_, file| {
+    let named = if awaited {
+        ExternalReference::Awaited
+    } else {
+        ExternalReference::File
+    };
+    let chains = object_sources(fields, "certificates", Class::CERTIFICATE, |_, file| {
         named(file)
     });
     // A key or OCSP response of a certificate that comes later is read together with it.
-    let beside = |at: usize, named: Named| match chains.iter().flatten().nth(at) {
-        Some(Place::File(chain)) if awaited => Named::Beside(Box::new(named), chain.clone()),
+    let beside = |at: usize, named: ExternalReference| match chains.iter().flatten().nth(at) {
+        Some(ObjectSource::File(chain)) if awaited => {
+            ExternalReference::Beside(Box::new(named), chain.clone())
+        }
         _ => named,
     };
-    let keys = places(fields, "keys", Class::PRIVATE_KEY, |at, file| {
-        beside(at, Named::Secret(file, SecretReaders::Group, None))
+    let keys = object_sources(fields, "keys", Class::PRIVATE_KEY, |at, file| {
+        beside(
+            at,
+            ExternalReference::Secret(file, SecretReaders::Group, None),
+        )
     });
-    let ocsp = paths(fields, "ocsp", |at, file| beside(at, Named::File(file)));
+    let ocsp = paths(fields, "ocsp", |at, file| {
+        beside(at, ExternalReference::File(file))
+    });
     let chains = chains?;
     if chains.is_empty() {
         fields.missing("certificates");
@@ -214,12 +225,12 @@ fn certificates(fields: &mut Fields<'_, '_, '_>, awaited: bool) -> Option<Vec<Ce
 }
 
 /// Reads files and objects of the pool; `named` gets the index of each, from 0.
-fn places(
+fn object_sources(
     fields: &mut Fields<'_, '_, '_>,
     name: &str,
     class: Class,
-    named: impl Fn(usize, PathBuf) -> Named,
-) -> Option<Vec<Place>> {
+    named: impl Fn(usize, PathBuf) -> ExternalReference,
+) -> Option<Vec<ObjectSource>> {
     let read = fields.list(name, |value| file_or_uri(text(value)?, class))?;
     let each = read.into_iter().enumerate();
     let placed = each.map(|(at, read)| found(fields, name, read, |file| named(at, file)));
@@ -227,9 +238,13 @@ fn places(
 }
 
 /// Reads a file with a secret, or an object of the pool.
-pub fn place(fields: &mut Fields<'_, '_, '_>, name: &str, class: Class) -> Option<Place> {
+pub fn object_source(
+    fields: &mut Fields<'_, '_, '_>,
+    name: &str,
+    class: Class,
+) -> Option<ObjectSource> {
     let read = fields.read(name, |value| file_or_uri(text(value)?, class))?;
-    let secret = |file| Named::Secret(file, SecretReaders::Owner, None);
+    let secret = |file| ExternalReference::Secret(file, SecretReaders::Owner, None);
     Some(found(fields, name, read, secret))
 }
 
@@ -257,23 +272,23 @@ fn found(
     fields: &mut Fields<'_, '_, '_>,
     name: &str,
     read: Result<Uri, String>,
-    named: impl FnOnce(PathBuf) -> Named,
-) -> Place {
+    named: impl FnOnce(PathBuf) -> ExternalReference,
+) -> ObjectSource {
     match read {
-        Ok(uri) => Place::Pool(uri),
+        Ok(uri) => ObjectSource::Pool(uri),
         Err(path) => {
             let path = fields.source.path(&path);
             fields.names(name, named(path.clone()));
-            Place::File(path)
+            ObjectSource::File(path)
         }
     }
 }
 
-/// Reads files, as [`places`].
+/// Reads files, as [`object_sources`].
 fn paths(
     fields: &mut Fields<'_, '_, '_>,
     name: &str,
-    named: impl Fn(usize, PathBuf) -> Named,
+    named: impl Fn(usize, PathBuf) -> ExternalReference,
 ) -> Option<Vec<PathBuf>> {
     let read = fields.list(name, |value| Ok(text(value)?.to_owned()))?;
     let source = &*fields.source;

@@ -8,7 +8,7 @@ use hsmux_replicate::Replicator;
 use hsmux_smartcard::pcsc::{CardState, CardTimeouts, Channel, Reader, readers};
 use hsmux_smartcard::provision::new_key::{self, NewKeySearch};
 use hsmux_smartcard::provision::{KeyPackage, ProvisionError, report};
-use hsmux_smartcard::{Card, Pin, PinStatus, Status};
+use hsmux_smartcard::{Card, PinReference, PinStatus, StatusWord};
 use hsmux_token::{Blob, Error, Kind, Result, TokenInfo};
 use minicbor::{Decode, Encode};
 use parking_lot::Mutex;
@@ -108,7 +108,7 @@ fn is_of_another_kind(error: &ProvisionError) -> bool {
     let ProvisionError::Card(error) = error else {
         return false;
     };
-    error.status() == Some(Status::FILE_NOT_FOUND)
+    error.status() == Some(StatusWord::FILE_NOT_FOUND)
 }
 
 /// Remembers the answer of a card without the application.
@@ -147,7 +147,7 @@ impl Replicator for Dkek {
     }
 
     fn is_logged_in(&self, token: &TokenInfo) -> Result<bool> {
-        let status = self.card(token)?.pin_status(Pin::User)?;
+        let status = self.card(token)?.pin_status(PinReference::User)?;
         Ok(status == PinStatus::LoggedIn)
     }
 

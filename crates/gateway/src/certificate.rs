@@ -5,7 +5,7 @@ use std::path::Path;
 use boring::asn1::Asn1Time;
 use boring::pkey::{PKey, Private};
 use boring::x509::X509;
-use hsmux_config::{Certificate, Place};
+use hsmux_config::{Certificate, ObjectSource};
 use hsmux_pool::Pool;
 use hsmux_software::PublicKey;
 use hsmux_token::permissions::SecretReaders;
@@ -37,8 +37,8 @@ impl Credential {
     /// Reads a certificate and finds its key. If they do not match, the error names both.
     pub fn read(given: &Certificate, pool: &Pool, small_rsa: bool) -> Result<Self> {
         let (name, chain) = match &given.chain {
-            Place::File(file) => (file.display().to_string(), chain(file)?),
-            Place::Pool(uri) => (uri.to_string(), vec![of_pool(uri, pool)?]),
+            ObjectSource::File(file) => (file.display().to_string(), chain(file)?),
+            ObjectSource::Pool(uri) => (uri.to_string(), vec![of_pool(uri, pool)?]),
         };
         let der = chain[0].to_der().map_err(|e| wrong(&name, e))?;
         let public = PublicKey::from_certificate(&der).map_err(|e| wrong(&name, e))?;
@@ -79,7 +79,7 @@ impl Credential {
 }
 
 fn key(
-    given: Option<&Place>,
+    given: Option<&ObjectSource>,
     name: &str,
     public: &PublicKey,
     pool: &Pool,
@@ -87,7 +87,7 @@ fn key(
     let own = ObjectId::of_public_key(Class::PRIVATE_KEY, public.spki());
     match given {
         None => Ok(CertificateKey::Pool(own)),
-        Some(Place::Pool(uri)) => {
+        Some(ObjectSource::Pool(uri)) => {
             let found = matching(uri, pool);
             if found.is_empty() {
                 tracing::warn!(
@@ -98,7 +98,7 @@ fn key(
             }
             Ok(CertificateKey::Pool(own))
         }
-        Some(Place::File(file)) => {
+        Some(ObjectSource::File(file)) => {
             let shown = file.display();
             let pem = SecretReaders::Group.read(file);
             let pem = pem.map_err(|e| wrong(&shown, e))?;

@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use boring::ssl::{Ssl, SslVersion};
-use hsmux_config::Behind;
+use hsmux_config::SiteBackends;
 use tokio::io::AsyncWriteExt;
 use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
@@ -63,7 +63,7 @@ pub async fn serve(
         let _ = guard.client_chain.set(client_chain);
     }
     let served = async {
-        if matches!(client.served.site.behind, Behind::Tcp(..)) {
+        if matches!(client.served.site.backends, SiteBackends::Tcp(..)) {
             guard.activity.mark_busy();
             return tunnel::serve(app, client).await;
         }

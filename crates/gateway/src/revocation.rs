@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use boring::ssl::SslRef;
 use boring::x509::X509Ref;
 use hsmux_config::Clients;
-use hsmux_software::revocation::{Refused, Revocation};
+use hsmux_software::revocation::{Revocation, RevocationError};
 use hsmux_token::Result;
 
 use crate::app_state::AppState;
@@ -45,12 +45,12 @@ pub fn read(
 pub fn check<'a>(
     lists: &Revocation,
     chain: impl IntoIterator<Item = &'a X509Ref>,
-) -> Result<(), Refused> {
+) -> Result<(), RevocationError> {
     let chain = chain
         .into_iter()
         .map(X509Ref::to_der)
         .collect::<Result<Vec<_>, _>>();
-    let chain = chain.map_err(|e| Refused::Unreadable(e.to_string()))?;
+    let chain = chain.map_err(|e| RevocationError::Unreadable(e.to_string()))?;
     lists.judge(chain.iter().map(|der| &**der), now())
 }
 
@@ -96,7 +96,7 @@ impl ClientChain {
         }
     }
 
-    fn check(&self, sites: &Sites) -> Result<(), Refused> {
+    fn check(&self, sites: &Sites) -> Result<(), RevocationError> {
         let site = sites.find(Some(&self.site));
         let lists = site
             .as_ref()

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::ticket_keys::TicketKeys;
 use boring::error::ErrorStack;
 use boring::ssl::ClientHello;
-use hsmux_config::{Certificate, GatewaySection, Place, Site};
+use hsmux_config::{Certificate, GatewaySection, ObjectSource, Site};
 use hsmux_pool::{Catalogue, Pool};
 use hsmux_software::revocation::Revocation;
 use hsmux_token::{Error, KeyKind, ObjectId, Result};
@@ -128,7 +128,7 @@ impl SiteReader<'_> {
             awaited: 0,
         };
         for given in &site.certificates {
-            if let Place::File(file) = &given.chain {
+            if let ObjectSource::File(file) = &given.chain {
                 let acme = site.acme.as_ref().or(section.acme.as_ref());
                 let awaited = acme.is_some() && !before.chains.contains(file);
                 if awaited && file.try_exists().is_ok_and(|there| !there) {
@@ -304,18 +304,18 @@ pub fn files(section: &GatewaySection) -> impl Iterator<Item = &Path> {
             let roots = std::iter::once(&clients.roots);
             roots.chain(&clients.lists).map(|file| &**file)
         });
-        certificates.chain(clients).chain(site.behind.roots())
+        certificates.chain(clients).chain(site.backends.roots())
     })
 }
 
 fn of_certificate(certificate: &Certificate) -> impl Iterator<Item = &Path> {
-    let places = [Some(&certificate.chain), certificate.key.as_ref()];
-    let files = places
+    let sources = [Some(&certificate.chain), certificate.key.as_ref()];
+    let files = sources
         .into_iter()
         .flatten()
-        .filter_map(|place| match place {
-            Place::File(file) => Some(&**file),
-            Place::Pool(_) => None,
+        .filter_map(|source| match source {
+            ObjectSource::File(file) => Some(&**file),
+            ObjectSource::Pool(_) => None,
         });
     files.chain(certificate.ocsp.as_deref())
 }

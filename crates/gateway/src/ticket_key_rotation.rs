@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::ticket_keys::{TicketKey, TicketKeyRing, TicketKeys};
 use boring::hash::hmac_sha256;
-use hsmux_config::{GatewaySection, Place};
+use hsmux_config::{GatewaySection, ObjectSource};
 use hsmux_pool::Pool;
 use hsmux_state::FileVersions;
 use hsmux_token::permissions::SecretReaders;
@@ -19,7 +19,7 @@ use crate::metrics::Metrics;
 
 /// The ticket keys, and what the next ones are derived from.
 pub struct TicketKeyRotation {
-    secret: Place,
+    secret: ObjectSource,
     rotation: u64,
     pool: Arc<Pool>,
     metrics: Arc<Metrics>,
@@ -64,8 +64,8 @@ impl TicketKeyRotation {
             input: None,
         };
         match (tickets.update(), &tickets.secret) {
-            (Err(error), Place::File(_)) => return Err(error),
-            (Err(error), Place::Pool(_)) => {
+            (Err(error), ObjectSource::File(_)) => return Err(error),
+            (Err(error), ObjectSource::Pool(_)) => {
                 tracing::warn!(%error, "session tickets are not shared with other hosts yet");
             }
             (Ok(()), _) => {}
@@ -109,8 +109,8 @@ impl TicketKeyRotation {
         let now = KeyInput {
             period: time.as_secs() / self.rotation,
             file: match &self.secret {
-                Place::File(file) => Some(FileVersions::of([file.as_path()])),
-                Place::Pool(_) => None,
+                ObjectSource::File(file) => Some(FileVersions::of([file.as_path()])),
+                ObjectSource::Pool(_) => None,
             },
         };
         if self.input.as_ref() == Some(&now) {
@@ -129,10 +129,10 @@ impl TicketKeyRotation {
         words.extend(self.rotation.to_be_bytes());
         words.extend(period.to_be_bytes());
         match &self.secret {
-            Place::File(file) => hmac_sha256(&read(file)?, &words)
+            ObjectSource::File(file) => hmac_sha256(&read(file)?, &words)
                 .map(Zeroizing::new)
                 .map_err(|e| wrong(&self.secret, e)),
-            Place::Pool(uri) => self.ask(uri, words),
+            ObjectSource::Pool(uri) => self.ask(uri, words),
         }
     }
 
@@ -164,20 +164,20 @@ fn ring(period: u64, secret: impl Fn(u64) -> Result<Zeroizing<[u8; 32]>>) -> Res
 
 /// Reads a secret from a file. It needs 32 bytes, as the keys have.
 fn read(file: &Path) -> Result<Zeroizing<Vec<u8>>> {
-    let place = Place::File(file.to_owned());
+    let source = ObjectSource::File(file.to_owned());
     let secret = SecretReaders::Owner.read(file);
-    let secret = secret.map_err(|e| wrong(&place, e))?;
+    let secret = secret.map_err(|e| wrong(&source, e))?;
     if secret.len() < 32 {
         let message = "it has less than 32 bytes; make one: openssl rand -out FILE 32";
-        return Err(wrong(&place, message));
+        return Err(wrong(&source, message));
     }
     Ok(secret)
 }
 
-fn wrong(secret: &Place, why: impl std::fmt::Display) -> Error {
+fn wrong(secret: &ObjectSource, why: impl std::fmt::Display) -> Error {
     let shown = match secret {
-        Place::File(file) => file.display().to_string(),
-        Place::Pool(uri) => uri.to_string(),
+        ObjectSource::File(file) => file.display().to_string(),
+        ObjectSource::Pool(uri) => uri.to_string(),
     };
     let message = format!("[gateway] ticket_secret {shown}: {why}");
     Error::pool(Kind::Environment, message)

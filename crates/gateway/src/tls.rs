@@ -12,8 +12,8 @@ use boring::ssl::{
 };
 use boring::x509::store::X509StoreBuilder;
 use boring::x509::{X509StoreContextRef, X509VerifyError};
-use hsmux_config::{Behind, Clients, GatewaySection, Site};
-use hsmux_software::revocation::{Refused, Revocation};
+use hsmux_config::{Clients, GatewaySection, Site, SiteBackends};
+use hsmux_software::revocation::{Revocation, RevocationError};
 use hsmux_token::Result;
 
 use crate::algorithm::Ability;
@@ -231,8 +231,8 @@ fn is_believed(lists: &Revocation, context: &mut X509StoreContextRef) -> bool {
     };
     tracing::info!("a client's certificate is refused: {why}");
     context.set_error(Err(match why {
-        Refused::Revoked { .. } => X509VerifyError::CERT_REVOKED,
-        Refused::Expired(_) => X509VerifyError::CRL_HAS_EXPIRED,
+        RevocationError::Revoked { .. } => X509VerifyError::CERT_REVOKED,
+        RevocationError::Expired(_) => X509VerifyError::CRL_HAS_EXPIRED,
         _ => X509VerifyError::UNABLE_TO_GET_CRL,
     }));
     false
@@ -265,9 +265,9 @@ fn set_up_certificate(
     // A session of one site is not resumed on another.
     let names = site.names.join(" ");
     context.set_session_id_context(&boring::sha::sha256(names.as_bytes()))?;
-    let protocols: &'static [u8] = match site.behind {
+    let protocols: &'static [u8] = match site.backends {
         // Its protocol is up to client and backend.
-        Behind::Tcp(..) => return Ok(()),
+        SiteBackends::Tcp(..) => return Ok(()),
         _ if site.http2 => b"\x02h2\x08http/1.1",
         _ => b"\x08http/1.1",
     };

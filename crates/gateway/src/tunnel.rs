@@ -1,6 +1,6 @@
 //! Relays any protocol inside TLS to a backend.
 
-use hsmux_config::Behind;
+use hsmux_config::SiteBackends;
 use tokio::io::AsyncWriteExt;
 
 use crate::app_state::AppState;
@@ -13,7 +13,7 @@ use crate::relay::relay;
 /// Connects to one of the site's backends and relays.
 pub async fn serve(app: &AppState, client: TlsClient) -> Result<(), RefusalReason> {
     let mut backend = connect(app, &client).await?;
-    if let Behind::Tcp(_, Some(version)) = client.served.site.behind {
+    if let SiteBackends::Tcp(_, Some(version)) = client.served.site.backends {
         let to = client.stream.get_ref().get_ref().local_addr();
         let header = proxy_header::write(version, client.from, to.map_err(|_| RefusalReason::Tls)?);
         // An error shows up again in the relay.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use hsmux_vcard::Order;
-use hsmux_vcard::reader::{CardState, Request, ask};
+use hsmux_vcard::reader::{CardState, ControlRequest, ask};
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -79,7 +79,7 @@ impl Vcard {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let (running, request) = match self {
             Self::Run(command) => return command.run(context),
-            Self::List(running) => (running, Request::List),
+            Self::List(running) => (running, ControlRequest::List),
             Self::Fault {
                 card,
                 order,
@@ -88,11 +88,11 @@ impl Vcard {
                 running,
             } => {
                 let order = order.only(times, ins);
-                (running, Request::Card { card, order })
+                (running, ControlRequest::Card { card, order })
             }
             Self::Pcscd { act, running } => match act {
-                Act::Stop => (running, Request::StopPcscd),
-                Act::Start => (running, Request::StartPcscd),
+                Act::Stop => (running, ControlRequest::StopPcscd),
+                Act::Start => (running, ControlRequest::StartPcscd),
             },
         };
         let waiting = progress::spinner("waiting for pcscd");

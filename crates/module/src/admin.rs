@@ -5,38 +5,42 @@ use hsmux_token::{Error, Kind, Result, Secret, TokenFlags, TokenInfo};
 
 use crate::Options;
 use crate::library::{LibraryRef, Session, Slot};
-use crate::pin::{Attempt, Journal, Outcome, User, is_about_new_pin};
+use crate::pin::{Journal, Outcome, PinAttempt, PinUser, is_about_new_pin};
 use crate::slots::{choose, described};
 
 /// Initialises a token, **which erases it**, sets the user's PIN (`options.pin`) if given, and returns its new data.
 /// On an initialised token `so_pin` must be its security officer's PIN; on a new token it becomes that PIN.
 pub fn init_token(options: &Options, label: &str, so_pin: &Secret) -> Result<TokenInfo> {
-    let desk = Desk::open(options)?;
+    let access = AdminAccess::open(options)?;
     let mut padded = [b' '; 32];
-    let Some(place) = padded.get_mut(..label.len()) else {
+    let Some(field) = padded.get_mut(..label.len()) else {
         return Err(Error::request(
             Kind::Invalid,
             format!("{label:?} is longer than the 32 bytes of a token's label"),
         ));
     };
-    place.copy_from_slice(label.as_bytes());
-    let token = desk.token()?;
-    let init = || desk.library.init_token(desk.slot, so_pin.expose(), &padded);
+    field.copy_from_slice(label.as_bytes());
+    let token = access.token()?;
+    let init = || {
+        access
+            .library
+            .init_token(access.slot, so_pin.expose(), &padded)
+    };
     if token.flags.contains(TokenFlags::TOKEN_INITIALIZED) {
         let mut journal = Journal::open(&options.state, &token)?;
-        desk.attempt(&mut journal, User::SecurityOfficer, so_pin, init)?;
+        access.attempt(&mut journal, PinUser::SecurityOfficer, so_pin, init)?;
     } else {
         init()?;
     }
     if let Some(pin) = &options.pin {
-        set_user_pin(&desk, so_pin, pin)?;
+        set_user_pin(&access, so_pin, pin)?;
     }
-    desk.token()
+    access.token()
 }
 
 /// Sets the user's PIN as security officer (C_InitPIN), which also unlocks it.
 pub fn init_pin(options: &Options, so_pin: &Secret, new: &Secret) -> Result<()> {
-    set_user_pin(&Desk::open(options)?, so_pin, new)
+    set_user_pin(&AdminAccess::open(options)?, so_pin, new)
 }
 
 /// Changes the user's PIN from `options.pin` to `new` (C_SetPIN).
@@ -48,11 +52,11 @@ pub fn change_pin(options: &Options, new: &Secret) -> Result<()> {
             "C_SetPIN: the PIN as it is now is needed",
         ));
     };
-    let desk = Desk::open(options)?;
-    let mut journal = Journal::open(&options.state, &desk.token()?)?;
+    let access = AdminAccess::open(options)?;
+    let mut journal = Journal::open(&options.state, &access.token()?)?;
     let (old_mac, new_mac) = (
-        journal.mac(User::User, Some(old.expose()))?,
-        journal.mac(User::User, Some(new.expose()))?,
+        journal.mac(PinUser::User, Some(old.expose()))?,
+        journal.mac(PinUser::User, Some(new.expose()))?,
     );
     let outcome = |mac| journal.version(mac).map(|version| version.outcome);
     if (outcome(&old_mac), outcome(&new_mac)) == (Some(Outcome::Refused), Some(Outcome::Succeeded))
@@ -61,21 +65,23 @@ pub fn change_pin(options: &Options, new: &Secret) -> Result<()> {
         return Ok(());
     }
     if !journal.is_right_since(&old_mac, &new_mac)
-        && desk.has_been_set(&mut journal, new, &new_mac)?
+        && access.has_been_set(&mut journal, new, &new_mac)?
     {
         return replaced(&mut journal, &old_mac, &new_mac);
     }
-    let session = desk.session()?;
+    let session = access.session()?;
     let is_unknown = |journal: &Journal| {
         let old = journal.version(&old_mac);
         old.is_some_and(|old| old.outcome == Outcome::Unknown)
     };
     let (was_unknown, before) = (is_unknown(&journal), journal.version(&new_mac).cloned());
-    journal.write(User::User, &new_mac, Outcome::Setting, true)?;
+    journal.write(PinUser::User, &new_mac, Outcome::Setting, true)?;
     let (name, pin) = (options.member(), Some(old.expose()));
-    let attempt = Attempt::new(&desk.token()?, name, User::User, pin).that_sets_another();
+    let attempt = PinAttempt::new(&access.token()?, name, PinUser::User, pin).that_sets_another();
     let result = attempt.run(&mut journal, || {
-        desk.library.set_pin(session.0, old.expose(), new.expose())
+        access
+            .library
+            .set_pin(session.0, old.expose(), new.expose())
     });
     let Err(error) = result else {
         return replaced(&mut journal, &old_mac, &new_mac);
@@ -89,40 +95,42 @@ pub fn change_pin(options: &Options, new: &Secret) -> Result<()> {
 
 /// Marks the old PIN as refused, so that it costs no further try.
 fn replaced(journal: &mut Journal, old: &str, new: &str) -> Result<()> {
-    journal.write(User::User, old, Outcome::Refused, true)?;
-    journal.write(User::User, new, Outcome::Succeeded, true)
+    journal.write(PinUser::User, old, Outcome::Refused, true)?;
+    journal.write(PinUser::User, new, Outcome::Succeeded, true)
 }
 
-fn set_user_pin(desk: &Desk<'_>, so_pin: &Secret, new: &Secret) -> Result<()> {
-    let mut journal = Journal::open(&desk.options.state, &desk.token()?)?;
-    let session = desk.session()?;
-    desk.attempt(&mut journal, User::SecurityOfficer, so_pin, || {
-        desk.library.login(session.0, CKU_SO, Some(so_pin.expose()))
+fn set_user_pin(access: &AdminAccess<'_>, so_pin: &Secret, new: &Secret) -> Result<()> {
+    let mut journal = Journal::open(&access.options.state, &access.token()?)?;
+    let session = access.session()?;
+    access.attempt(&mut journal, PinUser::SecurityOfficer, so_pin, || {
+        access
+            .library
+            .login(session.0, CKU_SO, Some(so_pin.expose()))
     })?;
-    let mac = journal.mac(User::User, Some(new.expose()))?;
+    let mac = journal.mac(PinUser::User, Some(new.expose()))?;
     let before = journal.version(&mac).cloned();
-    journal.write(User::User, &mac, Outcome::Setting, true)?;
-    if let Err(error) = desk.library.init_pin(session.0, new.expose()) {
+    journal.write(PinUser::User, &mac, Outcome::Setting, true)?;
+    if let Err(error) = access.library.init_pin(session.0, new.expose()) {
         if is_about_new_pin(&error) {
             journal.restore(&mac, before)?;
         }
         return Err(error);
     }
-    journal.write(User::User, &mac, Outcome::Succeeded, true)?;
-    desk.library.logout(session.0)
+    journal.write(PinUser::User, &mac, Outcome::Succeeded, true)?;
+    access.library.logout(session.0)
 }
 
 /// An administrator's access to a token.
-struct Desk<'a> {
+struct AdminAccess<'a> {
     options: &'a Options,
     library: LibraryRef,
     slot: Slot,
 }
 
 /// A session that is closed on drop, which also ends the login.
-struct Visit<'a>(Session, &'a LibraryRef);
+struct AdminSession<'a>(Session, &'a LibraryRef);
 
-impl<'a> Desk<'a> {
+impl<'a> AdminAccess<'a> {
     fn open(options: &'a Options) -> Result<Self> {
         let library = LibraryRef::open(&options.module)?;
         let slot = choose(&library, &options.slot)?;
@@ -138,21 +146,21 @@ impl<'a> Desk<'a> {
         Ok(described(&self.library.token_info(self.slot)?))
     }
 
-    fn session(&self) -> Result<Visit<'_>> {
+    fn session(&self) -> Result<AdminSession<'_>> {
         let session = self.library.open_session(self.slot)?;
-        Ok(Visit(session, &self.library))
+        Ok(AdminSession(session, &self.library))
     }
 
     /// Runs a call that shows `pin` to the token.
     fn attempt(
         &self,
         journal: &mut Journal,
-        user: User,
+        user: PinUser,
         pin: &Secret,
         call: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let pin = Some(pin.expose());
-        let attempt = Attempt::new(&self.token()?, self.options.member(), user, pin);
+        let attempt = PinAttempt::new(&self.token()?, self.options.member(), user, pin);
         attempt
             .run(journal, call)
             .map_err(|e| e.at(&self.options.name))
@@ -165,7 +173,7 @@ impl<'a> Desk<'a> {
         }
         let session = self.session()?;
         let login = || self.library.login(session.0, CKU_USER, Some(new.expose()));
-        match self.attempt(journal, User::User, new, login) {
+        match self.attempt(journal, PinUser::User, new, login) {
             Ok(()) => Ok(true),
             Err(e) => match journal.version(mac).map(|v| v.outcome) {
                 Some(Outcome::Refused) => Ok(false),
@@ -175,7 +183,7 @@ impl<'a> Desk<'a> {
     }
 }
 
-impl Drop for Visit<'_> {
+impl Drop for AdminSession<'_> {
     fn drop(&mut self) {
         // A session that cannot be closed ends with the module.
         let _ = self.1.close_session(self.0);

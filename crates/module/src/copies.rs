@@ -45,14 +45,14 @@ const USES: [u64; 4] = [CKA_ENCRYPT, CKA_DECRYPT, CKA_SIGN, CKA_VERIFY];
 pub(crate) struct Copies {
     all: ByName<Arc<KeyCopy>>,
     /// Never held across a vendor's call.
-    state: Mutex<State>,
+    state: Mutex<CopyState>,
     /// Held while a thread makes a copy; others use the key itself meanwhile.
     making: Mutex<()>,
     begun: Instant,
 }
 
 #[derive(Default)]
-struct State {
+struct CopyState {
     /// The session that holds the copies.
     session: Option<Session>,
     /// The last use without a copy.

@@ -78,7 +78,7 @@ impl ModuleToken {
                 return Err(error);
             }
             self.streams.close_idle(&self.sessions);
-            self.expected.end_all(&self.sessions);
+            self.prepared.end_all(&self.sessions);
             if let Some(copies) = &self.copies {
                 copies.end_all(&self.sessions);
             }

@@ -41,9 +41,9 @@ pub fn running_and_ended() -> (usize, u64) {
 }
 
 /// The right to run one operation on the caller's thread.
-pub(crate) struct Turn(());
+pub(crate) struct CallerThreadPermit(());
 
-impl Turn {
+impl CallerThreadPermit {
     /// `None` if the limit is reached. Probably one of them waits for a CPU, so this thread yields a few times first.
     pub fn take() -> Option<Self> {
         let room = |running: usize| (running < most()).then_some(running + 1);
@@ -57,7 +57,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for CallerThreadPermit {
     fn drop(&mut self) {
         ENDED.fetch_add(1, Ordering::Relaxed);
         RUNNING.fetch_sub(1, Ordering::Relaxed);
@@ -66,11 +66,11 @@ impl Drop for Turn {
 
 /// The usual duration of each kind of work. Waits for a CPU lengthen some samples,
 /// so that a longer sample counts little, and a shorter one much.
-pub(crate) struct Usual([AtomicU64; KINDS]);
+pub(crate) struct UsualDurations([AtomicU64; KINDS]);
 
 /// A kind of work with similar durations.
 pub(crate) struct Task {
-    place: usize,
+    slot: usize,
     /// Distinguishes kinds that share a slot; never 0.
     mark: u64,
 }
@@ -84,29 +84,29 @@ impl Task {
         (verb, mechanism.kind, key, size).hash(&mut hasher);
         let hash = hasher.finish();
         Some(Self {
-            place: hash as usize % KINDS,
+            slot: hash as usize % KINDS,
             mark: hash >> 32 | 1,
         })
     }
 }
 
-impl Default for Usual {
+impl Default for UsualDurations {
     fn default() -> Self {
         Self([const { AtomicU64::new(0) }; KINDS])
     }
 }
 
-impl Usual {
+impl UsualDurations {
     /// Whether work of this kind is known to be short.
     pub fn is_short(&self, task: &Task) -> bool {
-        let known = self.0[task.place].load(Ordering::Relaxed);
+        let known = self.0[task.slot].load(Ordering::Relaxed);
         known >> 32 == task.mark && u128::from(known & LOW) <= SHORT.as_nanos()
     }
 
     /// Records the duration of a finished task.
     pub fn note(&self, task: &Task, begun: Instant) {
         let took = u64::try_from(begun.elapsed().as_nanos()).map_or(LOW, |took| took.min(LOW));
-        let known = self.0[task.place].load(Ordering::Relaxed);
+        let known = self.0[task.slot].load(Ordering::Relaxed);
         let usual = if known >> 32 != task.mark || u128::from(took) > LONG.as_nanos() {
             took
         } else {
@@ -117,7 +117,7 @@ impl Usual {
             }
         };
         // Two updates at the same moment may lose one, which is harmless.
-        self.0[task.place].store(task.mark << 32 | usual.min(LOW), Ordering::Relaxed);
+        self.0[task.slot].store(task.mark << 32 | usual.min(LOW), Ordering::Relaxed);
     }
 }
 
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_not_short() {
-        let usual = Usual::default();
+        let usual = UsualDurations::default();
         assert!(!usual.is_short(&task(ck::CKM_AES_CBC)));
         usual.note(&task(ck::CKM_AES_CBC), ago(10));
         assert!(usual.is_short(&task(ck::CKM_AES_CBC)));
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn one_that_waits_for_a_cpu_does_not_count_and_many_do() {
-        let usual = Usual::default();
+        let usual = UsualDurations::default();
         let task = task(ck::CKM_AES_CBC);
         usual.note(&task, ago(10));
         usual.note(&task, ago(4_000));
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_token_that_hangs_once_is_slow_until_it_has_shown_otherwise() {
-        let usual = Usual::default();
+        let usual = UsualDurations::default();
         let task = task(ck::CKM_AES_CBC);
         usual.note(&task, ago(10));
         usual.note(&task, ago(1_000_000));
@@ -183,10 +183,12 @@ mod tests {
 
     #[test]
     fn so_many_run_here_and_no_more() {
-        let turns: Vec<_> = std::iter::from_fn(Turn::take).take(1000).collect();
-        assert!(turns.len() <= most());
-        assert!(Turn::take().is_none());
-        drop(turns);
-        assert!(Turn::take().is_some());
+        let permits: Vec<_> = std::iter::from_fn(CallerThreadPermit::take)
+            .take(1000)
+            .collect();
+        assert!(permits.len() <= most());
+        assert!(CallerThreadPermit::take().is_none());
+        drop(permits);
+        assert!(CallerThreadPermit::take().is_some());
     }
 }

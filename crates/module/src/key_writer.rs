@@ -11,7 +11,7 @@ use crate::sessions::Purpose;
 use crate::{ModuleToken, Options};
 
 /// How long one key may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const KEY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A program that only writes keys: unlike other tools it neither searches nor reads attributes.
 pub struct KeyWriter {
@@ -46,7 +46,7 @@ impl KeyWriter {
             .with(CKA_ID, self.last.to_be_bytes().to_vec())
             .with_number(CKA_VALUE_LEN, 32);
         let sessions = &self.token.sessions;
-        let lease = sessions.lease(Purpose::Work, Instant::now() + PATIENCE)?;
+        let lease = sessions.lease(Purpose::Work, Instant::now() + KEY_TIMEOUT)?;
         let how = Mechanism::plain(CKM_AES_KEY_GEN);
         let key = sessions
             .library()
@@ -61,7 +61,7 @@ impl KeyWriter {
             return Ok(false);
         };
         let sessions = &self.token.sessions;
-        let lease = sessions.lease(Purpose::Work, Instant::now() + PATIENCE)?;
+        let lease = sessions.lease(Purpose::Work, Instant::now() + KEY_TIMEOUT)?;
         sessions.library().destroy(lease.session(), key)?;
         Ok(true)
     }

@@ -8,23 +8,23 @@ use hsmux_token::{Class, Object, ObjectChanges, ObjectId, Outcome, Result};
 
 use crate::ModuleToken;
 use crate::library::{Handle, Session};
-use crate::objects::{PATIENCE, Values};
+use crate::objects::{SESSION_TIMEOUT, Values};
 use crate::sessions::Purpose;
 
 impl ModuleToken {
     /// One search; reads new objects. The next complete reading finds changed attributes, and reused handles.
     pub(crate) fn look_around(&self) -> Result<ObjectChanges> {
-        let _turn = self.known.reading.lock();
+        let _turn = self.object_cache.reading.lock();
         let lease = self
             .sessions
-            .lease(Purpose::Keep, Instant::now() + PATIENCE)?;
+            .lease(Purpose::Keep, Instant::now() + SESSION_TIMEOUT)?;
         let found = self.search(lease.session(), usize::MAX)?;
-        let (new, lost) = self.known.compare(&found);
+        let (new, lost) = self.object_cache.compare(&found);
         if new.is_empty() && lost.is_empty() {
             return Ok(ObjectChanges::default());
         }
         let before = self.by_name();
-        self.known.remove_all(&lost);
+        self.object_cache.remove_all(&lost);
         if let Some(copies) = &self.copies {
             copies.end_lost(&self.sessions, &lost);
         }
@@ -45,7 +45,7 @@ impl ModuleToken {
     }
 
     fn by_name(&self) -> HashMap<ObjectId, Object> {
-        let known = self.known.all();
+        let known = self.object_cache.all();
         known.values().map(|o| (o.id, o.clone())).collect()
     }
 
@@ -65,7 +65,7 @@ impl ModuleToken {
     fn may_name_another(&self, object: &Object) -> bool {
         let id = object.attributes.get(CKA_ID);
         matches!(object.id.class, Class::PUBLIC_KEY | Class::CERTIFICATE)
-            && self.known.all().values().any(|other| {
+            && self.object_cache.all().values().any(|other| {
                 other.id.class == Class::PRIVATE_KEY
                     && other.attributes.get(CKA_ID) == id
                     && other.attributes.get(CKA_PUBLIC_KEY_INFO).is_none()

@@ -54,7 +54,7 @@ impl ModuleToken {
             Operation::SetAttributes { object, template } => {
                 library.set_attributes(session, handle, template)?;
                 // The next reading describes it again.
-                self.known.remove(handle);
+                self.object_cache.remove(handle);
                 if let ObjectRef::Token(id) = object {
                     self.end_uses(*id);
                 }
@@ -62,7 +62,7 @@ impl ModuleToken {
             }
             Operation::Destroy { object } => {
                 library.destroy(session, handle)?;
-                self.known.remove(handle);
+                self.object_cache.remove(handle);
                 if let ObjectRef::Token(id) = object {
                     self.handles.remove(id);
                     self.end_uses(*id);
@@ -117,7 +117,8 @@ impl ModuleToken {
             let session = object.attributes.flag(CKA_TOKEN) != Some(true);
             if !session {
                 of_token.push((object.id, handle));
-                self.known.insert(handle, object.clone().without_secrets());
+                self.object_cache
+                    .insert(handle, object.clone().without_secrets());
             }
             Made {
                 session: session.then_some(SessionObject { owner: 0, handle }),
@@ -139,7 +140,7 @@ impl ModuleToken {
         if ids.is_empty() {
             return Vec::new();
         }
-        let known = self.known.all();
+        let known = self.object_cache.all();
         let public = known.values().filter(|object| {
             [Class::PUBLIC_KEY, Class::CERTIFICATE].contains(&object.id.class)
                 && object

@@ -18,7 +18,7 @@ use crate::library::{Handle, Session};
 use crate::sessions::Purpose;
 
 /// How long a reader waits for a session while others read or create keys.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const SESSION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Controls whether secret parts of keys are read, if the token exports them.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,17 +34,17 @@ pub(crate) enum Values {
 impl ModuleToken {
     /// Reads everything again.
     pub(crate) fn read_objects(&self) -> Result<Arc<Snapshot>> {
-        let _turn = self.known.reading.lock();
+        let _turn = self.object_cache.reading.lock();
         self.refresh()
     }
 
     /// Reads new objects for a missing one, and then everything if that did not find it.
     /// Of several callers the first one reads for all.
     pub(crate) fn read_objects_for(&self, wanted: &ObjectId) -> Result<()> {
-        let before = self.known.reads.load(Ordering::Acquire);
-        let _turn = self.known.reading.lock();
+        let before = self.object_cache.reads.load(Ordering::Acquire);
+        let _turn = self.object_cache.reading.lock();
         // The next reading may have started before the caller missed the object; the one after it has not.
-        let read_since = self.known.reads.load(Ordering::Acquire) > before + 1;
+        let read_since = self.object_cache.reads.load(Ordering::Acquire) > before + 1;
         let there = || self.handles.get(wanted).is_some();
         if there() || read_since {
             return Ok(());
@@ -60,9 +60,9 @@ impl ModuleToken {
     fn read_new_objects(&self) -> Result<()> {
         let lease = self
             .sessions
-            .lease(Purpose::Keep, Instant::now() + PATIENCE)?;
+            .lease(Purpose::Keep, Instant::now() + SESSION_TIMEOUT)?;
         let mut new = self.search(lease.session(), usize::MAX)?;
-        let known = self.known.all();
+        let known = self.object_cache.all();
         new.retain(|handle| !known.contains_key(handle));
         // A token that was never read needs a complete reading anyway.
         if known.is_empty() || new.is_empty() {
@@ -76,7 +76,7 @@ impl ModuleToken {
     pub(crate) fn refresh(&self) -> Result<Arc<Snapshot>> {
         let lease = self
             .sessions
-            .lease(Purpose::Keep, Instant::now() + PATIENCE)?;
+            .lease(Purpose::Keep, Instant::now() + SESSION_TIMEOUT)?;
         let (handles, all) = self.read_all(lease.session())?;
         drop(lease);
         let objects = hsmux_software::identify(&self.identity, all);
@@ -87,7 +87,7 @@ impl ModuleToken {
         }
         self.handles.replace(found);
         let all: BTreeMap<_, _> = handles.into_iter().zip(objects.iter().cloned()).collect();
-        let epoch = self.known.replace(all);
+        let epoch = self.object_cache.replace(all);
         Ok(Arc::new(Snapshot { epoch, objects }))
     }
 
@@ -140,7 +140,7 @@ impl ModuleToken {
         }
         if class == Class::SECRET_KEY {
             let known = match values {
-                Values::Never => self.known.check_value(object, &read),
+                Values::Never => self.object_cache.check_value(object, &read),
                 Values::OfSessionObjects | Values::Shown => None,
             };
             let value = known.or_else(|| self.check_value(session, object, &read));

@@ -13,7 +13,7 @@ use std::path::Path;
 use hsmux_token::{Result, Uri};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use attempt::{Attempt, login};
+pub(crate) use attempt::{PinAttempt, login};
 pub use beside::{learn, show};
 pub(crate) use journal::Journal;
 pub(crate) use rules::is_about_new_pin;
@@ -22,7 +22,7 @@ pub use users::state_of_user;
 /// The user of a PIN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum User {
+pub enum PinUser {
     /// CKU_USER.
     User,
     /// CKU_SO, the security officer.
@@ -56,7 +56,7 @@ pub enum Outcome {
 #[serde(deny_unknown_fields)]
 pub struct Version {
     /// The user of the PIN.
-    pub user: User,
+    pub user: PinUser,
     /// The MAC of the PIN, in hex.
     pub mac: String,
     /// Its last outcome.

@@ -17,12 +17,12 @@ impl ModuleToken {
     /// The handles of the token's objects, at most `most` (C_FindObjects).
     pub(crate) fn search(&self, session: Session, most: usize) -> Result<Vec<Handle>> {
         let of_token = Attributes::default().with_flag(CKA_TOKEN, true);
-        let _alone = self.known.store.lock_until(Instant::now() + POLITE);
+        let _alone = self.object_cache.store.lock_until(Instant::now() + POLITE);
         self.sessions.library().find(session, &of_token, most)
     }
 
     /// Delays searches while objects are created or changed; `None` if one takes too long.
     pub(crate) fn making(&self) -> Option<SharedTurn<'_>> {
-        self.known.store.share_until(Instant::now() + POLITE)
+        self.object_cache.store.share_until(Instant::now() + POLITE)
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct Sessions {
     lanes: Stack,
     /// The session of session objects, which live as long as it does. `None` if the token has only one session for
     /// everything.
-    keeper: Option<Stack>,
+    object_sessions: Option<Stack>,
     count: u32,
 }
 
@@ -51,14 +51,14 @@ impl Sessions {
         let mut opened = Self {
             slot,
             lanes: Stack::default(),
-            keeper: None,
+            object_sessions: None,
             count: 0,
             library,
         };
         let first = opened.library.open_session(slot)?;
-        let keeper = Stack::default();
-        keeper.idle.lock().push(first);
-        opened.keeper = Some(keeper);
+        let object_sessions = Stack::default();
+        object_sessions.idle.lock().push(first);
+        opened.object_sessions = Some(object_sessions);
         while opened.count < wanted.max(1) {
             match opened.library.open_session(slot) {
                 Ok(session) => opened.lanes.idle.lock().push(session),
@@ -68,7 +68,7 @@ impl Sessions {
             opened.count += 1;
         }
         if opened.count == 0 {
-            opened.lanes = opened.keeper.take().unwrap_or_default();
+            opened.lanes = opened.object_sessions.take().unwrap_or_default();
             opened.count = 1;
         }
         Ok(opened)
@@ -81,7 +81,7 @@ impl Sessions {
 
     /// Whether the only session does all work and holds session objects.
     pub(crate) fn is_only_one(&self) -> bool {
-        self.keeper.is_none()
+        self.object_sessions.is_none()
     }
 
     /// The module of the sessions.
@@ -105,8 +105,8 @@ impl Sessions {
 
     /// Leases a session as soon as one is idle.
     pub(crate) fn lease(&self, purpose: Purpose, deadline: Instant) -> Result<Lease<'_>> {
-        let stack = match (purpose, &self.keeper) {
-            (Purpose::Keep, Some(keeper)) => keeper,
+        let stack = match (purpose, &self.object_sessions) {
+            (Purpose::Keep, Some(object_sessions)) => object_sessions,
             _ => &self.lanes,
         };
         let mut lease = Lease {
@@ -168,12 +168,12 @@ impl Drop for Lease<'_> {
     fn drop(&mut self) {
         let mut idle = self.stack.idle.lock();
         // At the bottom of the stack, because it may not open.
-        let place = if self.session == CLOSED {
+        let index = if self.session == CLOSED {
             0
         } else {
             idle.len()
         };
-        idle.insert(place, self.session);
+        idle.insert(index, self.session);
         drop(idle);
         self.stack.freed.notify_one();
     }
@@ -181,8 +181,11 @@ impl Drop for Lease<'_> {
 
 impl Drop for Sessions {
     fn drop(&mut self) {
-        let keeper = self.keeper.take();
-        for stack in [Some(&self.lanes), keeper.as_ref()].into_iter().flatten() {
+        let object_sessions = self.object_sessions.take();
+        for stack in [Some(&self.lanes), object_sessions.as_ref()]
+            .into_iter()
+            .flatten()
+        {
             for session in stack.idle.lock().drain(..).filter(|s| *s != CLOSED) {
                 // An error here has no recipient.
                 let _ = self.library.close_session(session);

@@ -32,7 +32,7 @@ const LIFE: RangeInclusive<Duration> = Duration::from_millis(20)..=Duration::fro
 pub(crate) const SOON: Duration = Duration::from_millis(20);
 
 /// Positions of operations.
-pub(crate) type Places = SmallVec<[usize; 16]>;
+pub(crate) type Indexes = SmallVec<[usize; 16]>;
 
 /// An active operation in its session.
 pub(crate) struct Stream {
@@ -69,22 +69,22 @@ impl ModuleToken {
         &self,
         operations: &[(Operation, Instant)],
         tell: &mut dyn FnMut(usize, Result<Outcome>),
-    ) -> Places {
-        let mut told = Places::new();
+    ) -> Indexes {
+        let mut told = Indexes::new();
         // Signatures and other operations end here, after a cheap check.
         let texts = || operations.iter().map(|(operation, _)| Text::of(operation));
         if texts().all(|text| text.is_none()) || self.info().mechanism(CKM_AES_CBC).is_none() {
             return told;
         }
         let texts: SmallVec<[_; 16]> = texts().collect();
-        let mut seen = Places::new();
-        for (place, text) in texts.iter().enumerate() {
-            let Some(first) = text.as_ref().filter(|_| !seen.contains(&place)) else {
+        let mut seen = Indexes::new();
+        for (index, text) in texts.iter().enumerate() {
+            let Some(first) = text.as_ref().filter(|_| !seen.contains(&index)) else {
                 continue;
             };
             let alike = |text: &Option<Text<'_>>| text.as_ref().is_some_and(|t| t.goes_with(first));
-            let group = (place..texts.len()).filter(|at| alike(&texts[*at]));
-            let group: Places = group.collect();
+            let group = (index..texts.len()).filter(|at| alike(&texts[*at]));
+            let group: Indexes = group.collect();
             seen.extend_from_slice(&group);
             let together: SmallVec<[_; 16]> =
                 group.iter().filter_map(|at| texts[*at].as_ref()).collect();

@@ -20,11 +20,11 @@ const MOST_APART: usize = 4096;
 /// All streams of a token.
 #[derive(Default)]
 pub(crate) struct Streams {
-    state: Mutex<State>,
+    state: Mutex<StreamState>,
 }
 
 #[derive(Default)]
-struct State {
+struct StreamState {
     /// Idle streams, the most recently used last.
     idle: Vec<Stream>,
     /// Number of sessions, including those in use.
@@ -50,8 +50,8 @@ impl Streams {
     /// Takes a stream that can continue.
     pub fn find(&self, verb: Verb, key: ObjectId) -> Option<Stream> {
         let idle = &mut self.state.lock().idle;
-        let place = idle.iter().rposition(|stream| stream.is_of(verb, key))?;
-        idle[place].is_young().then(|| idle.remove(place))
+        let index = idle.iter().rposition(|stream| stream.is_of(verb, key))?;
+        idle[index].is_young().then(|| idle.remove(index))
     }
 
     /// Whether a text without a stream has neighbours: another text shortly before, or a stream that has ended.
@@ -94,8 +94,8 @@ impl Streams {
         let before = idle.position(|stream| stream.is_of(verb, key) && !stream.is_young());
         let mut idle = state.idle.iter();
         let old = before.or_else(|| idle.position(|stream| !stream.is_young()));
-        let place = old.or((state.open >= MOST && !state.idle.is_empty()).then_some(0));
-        let ended = place.map(|place| state.idle.remove(place));
+        let index = old.or((state.open >= MOST && !state.idle.is_empty()).then_some(0));
+        let ended = index.map(|index| state.idle.remove(index));
         if ended.is_none() && state.open >= MOST {
             return Ok(None);
         }

@@ -12,12 +12,12 @@ use crate::here::Task;
 
 /// Waiting requests and their threads.
 pub(crate) struct Threads {
-    state: Mutex<State>,
+    state: Mutex<ThreadState>,
     wake: Condvar,
     token: Weak<ModuleToken>,
 }
 
-struct State {
+struct ThreadState {
     waiting: VecDeque<Request>,
     /// The callback of each thread's running request.
     running: Vec<Option<Done>>,
@@ -32,7 +32,7 @@ struct State {
 impl Threads {
     pub(crate) fn new(token: Weak<ModuleToken>, most: usize) -> Arc<Self> {
         Arc::new(Self {
-            state: Mutex::new(State {
+            state: Mutex::new(ThreadState {
                 waiting: VecDeque::new(),
                 running: std::iter::repeat_with(|| None).take(most).collect(),
                 here: Vec::new(),
@@ -92,14 +92,14 @@ impl Threads {
             return done.complete(Err(error));
         }
         let free = state.here.iter().position(Option::is_none);
-        let place = free.unwrap_or(state.here.len());
+        let index = free.unwrap_or(state.here.len());
         if free.is_none() {
             state.here.push(None);
         }
-        state.here[place] = Some(done);
+        state.here[index] = Some(done);
         drop(state);
         let result = run(token, &operation, deadline, Some(task));
-        let done = self.state.lock().here[place].take();
+        let done = self.state.lock().here[index].take();
         if let Some(done) = done {
             done.complete(result);
         }
@@ -110,7 +110,7 @@ impl Threads {
         let mut state = self.state.lock();
         state.over = Some(error.clone());
         let waiting = std::mem::take(&mut state.waiting);
-        let State { running, here, .. } = &mut *state;
+        let ThreadState { running, here, .. } = &mut *state;
         let running = running.iter_mut().chain(here).filter_map(Option::take);
         let running: Vec<_> = running.collect();
         drop(state);

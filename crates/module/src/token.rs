@@ -13,11 +13,11 @@ use hsmux_token::{
 use crate::Options;
 use crate::by_name::ByName;
 use crate::copies::Copies;
-use crate::here::{Task, Turn, Usual};
-use crate::known::Known;
+use crate::here::{CallerThreadPermit, Task, UsualDurations};
 use crate::library::{Handle, LibraryRef};
+use crate::object_cache::ObjectCache;
 use crate::pace::Paces;
-use crate::ready::Expected;
+use crate::prepared::PreparedSignatures;
 use crate::sessions::{Purpose, Sessions};
 use crate::streams::Streams;
 use crate::threads::Threads;
@@ -32,10 +32,10 @@ pub struct ModuleToken {
     pub(crate) identity: String,
     pub(crate) sessions: Sessions,
     pub(crate) handles: ByName<Handle>,
-    pub(crate) known: Known,
+    pub(crate) object_cache: ObjectCache,
     pub(crate) streams: Streams,
-    pub(crate) expected: Expected,
-    pub(crate) usual: Usual,
+    pub(crate) prepared: PreparedSignatures,
+    pub(crate) usual: UsualDurations,
     pub(crate) copies: Option<Copies>,
     info: Arc<TokenInfo>,
     pub(crate) paces: Paces,
@@ -80,10 +80,10 @@ impl ModuleToken {
             name: options.name,
             sessions,
             handles: ByName::default(),
-            known: Known::default(),
+            object_cache: ObjectCache::default(),
             streams: Streams::default(),
-            expected: Expected::default(),
-            usual: Usual::default(),
+            prepared: PreparedSignatures::default(),
+            usual: UsualDurations::default(),
             copies: Copies::of(&info, options.copies),
             info: Arc::new(info),
             aborted: AtomicBool::new(false),
@@ -94,16 +94,16 @@ impl ModuleToken {
 
 impl ModuleToken {
     /// The right to run an operation on the caller's thread, if the operation is short.
-    fn turn_here(&self, operation: &Operation) -> Option<(Turn, Task)> {
+    fn turn_here(&self, operation: &Operation) -> Option<(CallerThreadPermit, Task)> {
         let task = Task::of(operation)?;
-        let turn = self.usual.is_short(&task).then(Turn::take)?;
-        Some((turn?, task))
+        let permit = self.usual.is_short(&task).then(CallerThreadPermit::take)?;
+        Some((permit?, task))
     }
 
     /// Ends copies, streams and prepared signatures of a key that has changed or been deleted.
     pub(crate) fn end_uses(&self, key: ObjectId) {
         self.streams.end(&self.sessions, key);
-        self.expected.end(&self.sessions, key);
+        self.prepared.end(&self.sessions, key);
         if let Some(copies) = &self.copies {
             copies.end(&self.sessions, key);
         }
@@ -153,19 +153,19 @@ impl Token for ModuleToken {
         tell: &mut dyn FnMut(usize, Result<Outcome>),
     ) {
         let told = self.run_in_streams(operations, tell);
-        for (place, (operation, deadline)) in operations.iter().enumerate() {
-            if told.contains(&place) {
+        for (index, (operation, deadline)) in operations.iter().enumerate() {
+            if told.contains(&index) {
                 continue;
             }
             let begun = Instant::now();
-            let result = match self.run_expected(operation) {
+            let result = match self.run_prepared(operation) {
                 Some(signature) => Ok(Outcome::Bytes(signature.into())),
                 None => self.execute(operation, *deadline),
             };
             if let Some(task) = Task::of(operation) {
                 self.usual.note(&task, begun);
             }
-            tell(place, result);
+            tell(index, result);
         }
     }
 
@@ -174,7 +174,7 @@ impl Token for ModuleToken {
     }
 
     fn discard_ready(&self) {
-        self.expected.end_old(&self.sessions);
+        self.prepared.end_old(&self.sessions);
     }
 
     /// Fails pending [`Token::submit`] calls at once. The vendor's call itself cannot be ended, and is abandoned.
@@ -190,7 +190,7 @@ impl Drop for ModuleToken {
         self.threads
             .abort(&Error::lost("the token was closed").at(&self.name));
         self.streams.close_idle(&self.sessions);
-        self.expected.end_all(&self.sessions);
+        self.prepared.end_all(&self.sessions);
         if let Some(copies) = &self.copies {
             copies.end_all(&self.sessions);
         }

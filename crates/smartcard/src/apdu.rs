@@ -5,9 +5,9 @@ pub mod instruction;
 mod response;
 mod status;
 
-pub use command::Command;
-pub use response::Response;
-pub use status::Status;
+pub use command::CommandApdu;
+pub use response::ResponseApdu;
+pub use status::StatusWord;
 
 /// An APDU that cannot be read, or not be written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -2,7 +2,7 @@
 
 use zeroize::Zeroizing;
 
-use crate::apdu::{Command, Response, Status, instruction};
+use crate::apdu::{CommandApdu, ResponseApdu, StatusWord, instruction};
 use crate::channel::CardChannel;
 use crate::error::CardError;
 
@@ -85,8 +85,8 @@ impl<C: CardChannel> Card<C> {
     pub fn transmit(
         &mut self,
         name: &'static str,
-        command: Command,
-    ) -> Result<Response, CardError> {
+        command: CommandApdu,
+    ) -> Result<ResponseApdu, CardError> {
         let extended = command.data.len() > SHORT_DATA || command.ne > Some(SHORT_NE);
         if extended {
             self.transmit_extended(name, &command)
@@ -98,21 +98,21 @@ impl<C: CardChannel> Card<C> {
     fn transmit_extended(
         &mut self,
         name: &'static str,
-        command: &Command,
-    ) -> Result<Response, CardError> {
+        command: &CommandApdu,
+    ) -> Result<ResponseApdu, CardError> {
         if self.short_only {
             return self.transmit_in_parts(name, command);
         }
         let response = self.complete(name, command.clone())?;
-        if response.status != Status::WRONG_LENGTH {
+        if response.status != StatusWord::WRONG_LENGTH {
             return Ok(response);
         }
         // Nothing was done. Either the data are wrong, or the card or its reader is an old one.
         let in_parts = self.transmit_in_parts(name, command)?;
         let understood = ![
-            Status::WRONG_LENGTH,
-            Status::CHAINING_NOT_SUPPORTED,
-            Status::CLASS_NOT_SUPPORTED,
+            StatusWord::WRONG_LENGTH,
+            StatusWord::CHAINING_NOT_SUPPORTED,
+            StatusWord::CLASS_NOT_SUPPORTED,
         ]
         .contains(&in_parts.status);
         if !understood {
@@ -126,7 +126,7 @@ impl<C: CardChannel> Card<C> {
     pub(crate) fn run(
         &mut self,
         name: &'static str,
-        command: Command,
+        command: CommandApdu,
     ) -> Result<Zeroizing<Vec<u8>>, CardError> {
         let response = self.transmit(name, command)?;
         if response.status.is_ok() {
@@ -141,7 +141,7 @@ impl<C: CardChannel> Card<C> {
         self.logged_in = logged_in;
     }
 
-    pub(crate) fn refused(&self, command: &'static str, status: Status) -> CardError {
+    pub(crate) fn refused(&self, command: &'static str, status: StatusWord) -> CardError {
         CardError::Refused {
             card: self.name().to_owned(),
             command,
@@ -186,15 +186,15 @@ impl<C: CardChannel> Card<C> {
     fn transmit_in_parts(
         &mut self,
         name: &'static str,
-        command: &Command,
-    ) -> Result<Response, CardError> {
+        command: &CommandApdu,
+    ) -> Result<ResponseApdu, CardError> {
         let mut parts = command.data.chunks(SHORT_DATA).peekable();
         let mut part = parts.next().unwrap_or_default();
         while parts.peek().is_some() {
-            let Command {
+            let CommandApdu {
                 cla, ins, p1, p2, ..
             } = *command;
-            let chained = Command::new(cla | CHAINED, ins, p1, p2).with_data(part);
+            let chained = CommandApdu::new(cla | CHAINED, ins, p1, p2).with_data(part);
             let response = self.once(name, &chained)?;
             if !response.status.is_ok() {
                 return Ok(response);
@@ -202,7 +202,7 @@ impl<C: CardChannel> Card<C> {
             part = parts.next().unwrap_or_default();
         }
         let mut last =
-            Command::new(command.cla, command.ins, command.p1, command.p2).with_data(part);
+            CommandApdu::new(command.cla, command.ins, command.p1, command.p2).with_data(part);
         last.ne = command.ne.map(|ne| ne.min(SHORT_NE));
         self.complete(name, last)
     }
@@ -211,8 +211,8 @@ impl<C: CardChannel> Card<C> {
     fn complete(
         &mut self,
         name: &'static str,
-        mut command: Command,
-    ) -> Result<Response, CardError> {
+        mut command: CommandApdu,
+    ) -> Result<ResponseApdu, CardError> {
         let mut response = self.once(name, &command)?;
         if let Some(le) = response.status.right_le() {
             command.ne = Some(le);
@@ -224,12 +224,12 @@ impl<C: CardChannel> Card<C> {
             if parts > MAX_PARTS || response.data.len() > MAX_ANSWER {
                 return Err(self.bad_answer(name, "61xx without an end"));
             }
-            let get = Command::new(0x00, instruction::GET_RESPONSE, 0, 0).expecting(waiting);
+            let get = CommandApdu::new(0x00, instruction::GET_RESPONSE, 0, 0).expecting(waiting);
             let next = self.once(name, &get)?;
             let mut whole = Vec::with_capacity(response.data.len() + next.data.len());
             whole.extend_from_slice(&response.data);
             whole.extend_from_slice(&next.data);
-            response = Response {
+            response = ResponseApdu {
                 data: Zeroizing::new(whole),
                 status: next.status,
             };
@@ -237,11 +237,15 @@ impl<C: CardChannel> Card<C> {
         Ok(response)
     }
 
-    fn once(&mut self, name: &'static str, command: &Command) -> Result<Response, CardError> {
+    fn once(
+        &mut self,
+        name: &'static str,
+        command: &CommandApdu,
+    ) -> Result<ResponseApdu, CardError> {
         let apdu = command
             .encode()
             .map_err(|error| CardError::unwritable(name, &error))?;
         let answer = self.channel.transmit(&apdu)?;
-        Response::parse(answer).map_err(|error| self.bad_answer(name, error))
+        ResponseApdu::parse(answer).map_err(|error| self.bad_answer(name, error))
     }
 }

@@ -29,7 +29,7 @@ pub use dkek::DkekStatus;
 pub use generate_aes::{AesAlgorithm, AesSize};
 pub use generate_key_pair::{KeyPair, KeyPairKind};
 pub use initialize::Initialize;
-pub use pin_status::{Pin, PinStatus};
+pub use pin_status::{PinReference, PinStatus};
 pub use select::Application;
 pub use sign::SignAlgorithm;
 pub use verify::SoPin;

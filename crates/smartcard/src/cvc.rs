@@ -11,7 +11,7 @@ pub mod tag;
 
 pub use certificate::Certificate;
 pub use public_key::CvPublicKey;
-pub use request::Request;
+pub use request::CvcRequest;
 
 use crate::tlv::TlvError;
 
@@ -42,7 +42,10 @@ pub enum CvcError {
 /// certificate, or an X.509 certificate that somebody has put there.
 pub fn public_key_of(file: &[u8]) -> Result<PublicKey, CvcError> {
     match file.first() {
-        Some(0x67) => Request::parse(file)?.certificate.public_key.to_public_key(),
+        Some(0x67) => CvcRequest::parse(file)?
+            .certificate
+            .public_key
+            .to_public_key(),
         Some(0x7F) => Certificate::parse(file)?.public_key.to_public_key(),
         Some(0x30) => Ok(PublicKey::from_certificate(file)?),
         first => Err(CvcError::Unknown(first.copied())),

@@ -1,4 +1,4 @@
-use crate::apdu::{ApduError, Status};
+use crate::apdu::{ApduError, StatusWord};
 use crate::channel::ChannelError;
 
 /// A command that did not succeed: which one, on which card, why, and what to do.
@@ -15,7 +15,7 @@ pub enum CardError {
         /// The command, by its name in the specification.
         command: &'static str,
         /// The card's answer.
-        status: Status,
+        status: StatusWord,
     },
     /// The card answered what no such card answers.
     #[error("{card}: {command}: the card answered {what}; is it a SmartCard-HSM?")]
@@ -39,7 +39,7 @@ pub enum CardError {
 
 impl CardError {
     /// The card's status word, if the card refused.
-    pub fn status(&self) -> Option<Status> {
+    pub fn status(&self) -> Option<StatusWord> {
         match self {
             Self::Refused { status, .. } => Some(*status),
             _ => None,

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`Card`] | a card at the end of a channel, with a method for each of its [`commands`] |
 //! | [`CardChannel`] | the connection to a card: [`pcsc`], or a card in memory |
-//! | [`apdu`] | [`Command`], [`Response`] and [`Status`]: the same types on both sides of the reader |
+//! | [`apdu`] | [`CommandApdu`], [`ResponseApdu`] and [`StatusWord`]: the same types on both sides of the reader |
 //! | [`FileId`], [`FileKind`], [`KeyReference`] | names of keys and files |
 //! | [`cvc`] | certificates of the card, and requests of new keys |
 //! | [`pkcs15`] | descriptions of keys, certificates, data, and of the card |
@@ -15,7 +15,7 @@
 //! | [`CardToken`] | a card that signs as a `Token`, for measurements |
 //!
 //! ```no_run
-//! use hsmux_smartcard::{Card, CardError, FileKind, SignAlgorithm, commands::Pin, pcsc};
+//! use hsmux_smartcard::{Card, CardError, FileKind, SignAlgorithm, commands::PinReference, pcsc};
 //!
 //! # fn main() -> Result<(), CardError> {
 //! # let pin = hsmux_token::Secret::new(Vec::new());
@@ -23,7 +23,7 @@
 //! let mut card = Card::new(pcsc::Channel::open("Nitrokey HSM", pcsc::CardTimeouts::default())?);
 //! card.exclusively(|card| {
 //!     let version = card.select()?.version;
-//!     println!("version {version:?}, PIN {:?}", card.pin_status(Pin::User)?);
+//!     println!("version {version:?}, PIN {:?}", card.pin_status(PinReference::User)?);
 //!     card.verify(&pin)?;
 //!     for file in card.enumerate()? {
 //!         if file.kind() == Some(FileKind::Key) && file.number() != 0 {
@@ -57,11 +57,11 @@ mod signature;
 pub mod tlv;
 mod token;
 
-pub use apdu::{Command, Response, Status};
+pub use apdu::{CommandApdu, ResponseApdu, StatusWord};
 pub use card::Card;
 pub use channel::{CardChannel, ChannelError};
 pub use commands::{
-    AesAlgorithm, AesSize, Application, DkekStatus, Initialize, KeyPair, KeyPairKind, Pin,
+    AesAlgorithm, AesSize, Application, DkekStatus, Initialize, KeyPair, KeyPairKind, PinReference,
     PinStatus, SignAlgorithm, SoPin,
 };
 pub use curve::Curve;

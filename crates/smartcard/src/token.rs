@@ -15,8 +15,8 @@ use hsmux_token::{
 use parking_lot::Mutex;
 
 use crate::{
-    Card, CardChannel, CardError, FileId, FileKind, KeyReference, Pin, PinStatus, SignAlgorithm,
-    cvc, ecdsa_fixed, provision,
+    Card, CardChannel, CardError, FileId, FileKind, KeyReference, PinReference, PinStatus,
+    SignAlgorithm, cvc, ecdsa_fixed, provision,
 };
 
 /// A card that is logged in. One operation at a time, on the caller's thread.
@@ -41,7 +41,7 @@ impl<C: CardChannel> CardToken<C> {
         let serial = provision::report::serial(&mut card)
             .map_err(|error| Error::token(Kind::Environment, error.to_string()))?;
         card.select()?;
-        match card.pin_status(Pin::User)? {
+        match card.pin_status(PinReference::User)? {
             PinStatus::LoggedIn | PinStatus::TriesLeft(2..) => card.verify(pin)?,
             status => {
                 let message = format!("card {serial}: the PIN is not tried: {status:?}");

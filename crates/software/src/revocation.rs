@@ -38,7 +38,7 @@ const MOST_SENT: usize = 16;
 
 /// Why a certificate is refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Refused {
+pub enum RevocationError {
     /// It is on a list.
     Revoked {
         /// The authority's name.
@@ -121,13 +121,13 @@ impl Revocation {
         &self,
         chain: impl IntoIterator<Item = &'a [u8]>,
         now: Duration,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), RevocationError> {
         let chain = chain.into_iter().take(MOST_SENT + 1);
         let chain = chain.map(ShownCertificate::read);
         let chain = chain.collect::<Result<Vec<_>, _>>()?;
         if chain.len() > MOST_SENT {
             let why = format!("more than {MOST_SENT} certificates were sent");
-            return Err(Refused::Unreadable(why));
+            return Err(RevocationError::Unreadable(why));
         }
         for (at, shown) in chain.iter().enumerate() {
             self.judge_one(shown, now, at == 0)?;
@@ -143,7 +143,7 @@ impl Revocation {
         shown: &ShownCertificate,
         now: Duration,
         depth: usize,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), RevocationError> {
         if depth == 0 {
             return Ok(());
         }
@@ -175,23 +175,23 @@ impl Revocation {
         shown: &ShownCertificate,
         now: Duration,
         needs_list: bool,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), RevocationError> {
         let certificate = shown.certificate.tbs_certificate();
         let lists = self.lists.iter();
         let mut lists = lists.filter(|list| list.issuer == shown.issuer).peekable();
         if lists.peek().is_none() && needs_list {
-            return Err(Refused::NoList(certificate.issuer().to_string()));
+            return Err(RevocationError::NoList(certificate.issuer().to_string()));
         }
         let serial = number_of(certificate.serial_number().as_bytes());
         for list in lists {
             if list.serials.contains(serial) {
-                return Err(Refused::Revoked {
+                return Err(RevocationError::Revoked {
                     issuer: certificate.issuer().to_string(),
                     serial: certificate.serial_number().to_string(),
                 });
             }
             if list.until <= now {
-                return Err(Refused::Expired(list.file.clone()));
+                return Err(RevocationError::Expired(list.file.clone()));
             }
         }
         Ok(())
@@ -202,7 +202,7 @@ impl Revocation {
         &self,
         chain: impl IntoIterator<Item = &'a [u8]>,
         now: Duration,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), RevocationError> {
         if self.lists.is_empty() {
             return Ok(());
         }
@@ -226,8 +226,8 @@ struct ShownCertificate {
 }
 
 impl ShownCertificate {
-    fn read(der: &[u8]) -> Result<Self, Refused> {
-        let unreadable = |error: der::Error| Refused::Unreadable(error.to_string());
+    fn read(der: &[u8]) -> Result<Self, RevocationError> {
+        let unreadable = |error: der::Error| RevocationError::Unreadable(error.to_string());
         let certificate = Certificate::from_der(der).map_err(unreadable)?;
         let signed = certificate.tbs_certificate();
         Ok(Self {
@@ -239,7 +239,7 @@ impl ShownCertificate {
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for RevocationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Revoked { issuer, serial } => {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use common::{openssl, path};
-use hsmux_software::revocation::{Refused, Revocation};
+use hsmux_software::revocation::{Revocation, RevocationError};
 
 /// Files of a root, of an authority `mid` and of a client `leaf`.
 struct Pki(tempfile::TempDir);
@@ -163,8 +163,8 @@ fn now() -> Duration {
     SystemTime::UNIX_EPOCH.elapsed().expect("a time after 1970")
 }
 
-fn is_revoked(judged: &Result<(), Refused>) -> bool {
-    matches!(judged, Err(Refused::Revoked { .. }))
+fn is_revoked(judged: &Result<(), RevocationError>) -> bool {
+    matches!(judged, Err(RevocationError::Revoked { .. }))
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn a_chain_without_end_is_refused() {
     let chain = |others| std::iter::once(&leaf[..]).chain(std::iter::repeat_n(&mid[..], others));
     assert_eq!(lists.judge(chain(15), now()), Ok(()));
     let refused = lists.judge(chain(16), now());
-    assert!(matches!(refused, Err(Refused::Unreadable(_))));
+    assert!(matches!(refused, Err(RevocationError::Unreadable(_))));
 }
 
 /// Anybody can make a certificate with the authority's name.
@@ -302,6 +302,6 @@ fn an_older_list_does_not_bring_a_revoked_certificate_back() {
     assert!(other.keep_newer(&in_use).is_empty());
     assert!(matches!(
         other.judge([&leaf[..]], now()),
-        Err(Refused::NoList(_))
+        Err(RevocationError::NoList(_))
     ));
 }

@@ -35,26 +35,26 @@ impl FileLock {
     ///
     /// A process that only looks, or a child that a killed process was about to start, may hold it for a moment: wait
     /// for a second at least.
-    pub fn take(path: &Path, patience: Duration) -> Result<Self, LockFailed> {
-        let deadline = Instant::now() + patience;
+    pub fn take(path: &Path, timeout: Duration) -> Result<Self, LockFailed> {
+        let deadline = Instant::now() + timeout;
         Self::take_while(Self::open(path)?, |_| Instant::now() < deadline)
     }
 
     /// Waits for the lock of a folder itself, which leaves no file.
-    pub fn take_folder(folder: &Path, patience: Duration) -> Result<Self, LockFailed> {
-        let deadline = Instant::now() + patience;
+    pub fn take_folder(folder: &Path, timeout: Duration) -> Result<Self, LockFailed> {
+        let deadline = Instant::now() + timeout;
         let folder = Unshared::make(|| File::open(folder))?;
         Self::take_while(folder, |_| Instant::now() < deadline)
     }
 
-    /// The same as [`Self::take`], as a courtesy: does not wait for a process that has held it for longer than `courtesy`, and never longer
-    /// than `patience`. The file's time says since when it is held.
+    /// The same as [`Self::take`], but does not wait for a process that has held it for longer than `courtesy`, and
+    /// never longer than `timeout`. The file's time says since when it is held.
     pub fn take_turn(
         path: &Path,
         courtesy: Duration,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Self, LockFailed> {
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         let file = Self::open(path)?;
         let times = Unshared::make(|| file.try_clone())?;
         let is_fresh = |file: &File| {

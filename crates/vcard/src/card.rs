@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use hsmux_smartcard::{Command, Response, Status};
+use hsmux_smartcard::{CommandApdu, ResponseApdu, StatusWord};
 
-use crate::chip::{Chip, Halt, Session, manufacture};
+use crate::chip::{CardSession, Chip, Halt, manufacture};
 use crate::control::Control;
+use crate::delay::DelaySampler;
 use crate::fault::Effects;
 use crate::memory::{self, Memory};
-use crate::pace::Pace;
 use crate::timing::Timing;
 
 /// The ATR of a SmartCard-HSM with contacts, as OpenSC recognises it.
@@ -104,12 +104,12 @@ pub enum NoAnswer {
 pub struct Card {
     chip: Chip,
     control: Control,
-    pace: Pace,
+    delay: DelaySampler,
     powered: bool,
     /// How often it had been pulled when it was powered on.
     pulls: u64,
     /// The data for GET RESPONSE.
-    waiting: Option<Response>,
+    waiting: Option<ResponseApdu>,
 }
 
 impl Card {
@@ -136,12 +136,12 @@ impl Card {
         Ok(Self {
             chip: Chip {
                 memory,
-                session: Session::default(),
+                session: CardSession::default(),
                 work: None,
                 capacity: profile.capacity,
             },
             control: Control::default(),
-            pace: Pace::new(profile.timing),
+            delay: DelaySampler::new(profile.timing),
             powered: false,
             pulls: 0,
             waiting: None,
@@ -170,7 +170,7 @@ impl Card {
     pub fn power_off(&mut self) {
         self.powered = false;
         self.waiting = None;
-        self.chip.session = Session::default();
+        self.chip.session = CardSession::default();
     }
 
     /// A warm reset; returns the ATR.
@@ -221,10 +221,12 @@ impl Card {
     fn answer(&mut self, command: &[u8], effects: &Effects) -> Result<Vec<u8>, NoAnswer> {
         self.chip.work = None;
         if let Some(status) = effects.status {
-            return Ok(Response::status(status).encode().to_vec());
+            return Ok(ResponseApdu::status(status).encode().to_vec());
         }
-        let Ok(command) = Command::parse(command) else {
-            return Ok(Response::status(Status::WRONG_LENGTH).encode().to_vec());
+        let Ok(command) = CommandApdu::parse(command) else {
+            return Ok(ResponseApdu::status(StatusWord::WRONG_LENGTH)
+                .encode()
+                .to_vec());
         };
         self.chip.memory.cut_power(effects.power_loss);
         let mut response = self.run(&command)?;
@@ -241,25 +243,25 @@ impl Card {
         Ok(self.fit(response, command.ne).encode().to_vec())
     }
 
-    fn run(&mut self, command: &Command) -> Result<Response, NoAnswer> {
+    fn run(&mut self, command: &CommandApdu) -> Result<ResponseApdu, NoAnswer> {
         let waiting = self.waiting.take();
         if (command.cla, command.ins) == (0, GET_RESPONSE) {
-            let nothing = Response::status(Status::CONDITIONS_NOT_SATISFIED);
+            let nothing = ResponseApdu::status(StatusWord::CONDITIONS_NOT_SATISFIED);
             return Ok(waiting.unwrap_or(nothing));
         }
         match self.chip.run(command) {
             Ok(response) => Ok(response),
-            Err(Halt::Status(status)) => Ok(Response::status(status)),
+            Err(Halt::Status(status)) => Ok(ResponseApdu::status(status)),
             Err(Halt::PowerLost) => Err(NoAnswer::PowerLost),
             Err(Halt::Memory(error)) => {
                 tracing::error!(serial = self.serial(), %error, "the card's state cannot be written");
-                Ok(Response::status(Status::MEMORY_FAILURE))
+                Ok(ResponseApdu::status(StatusWord::MEMORY_FAILURE))
             }
         }
     }
 
     /// Returns the requested length; the rest waits for GET RESPONSE.
-    fn fit(&mut self, mut response: Response, ne: Option<usize>) -> Response {
+    fn fit(&mut self, mut response: ResponseApdu, ne: Option<usize>) -> ResponseApdu {
         // A command that expects no answer gets none.
         let ne = ne.unwrap_or(0);
         let len = ne.min(response.data.len());
@@ -268,8 +270,8 @@ impl Card {
             return response;
         }
         let more = u8::try_from(rest.len()).unwrap_or(0);
-        let status = std::mem::replace(&mut response.status, Status::more_data(more));
-        self.waiting = Some(Response {
+        let status = std::mem::replace(&mut response.status, StatusWord::more_data(more));
+        self.waiting = Some(ResponseApdu {
             data: rest.into(),
             status,
         });
@@ -278,7 +280,7 @@ impl Card {
 
     fn wait(&mut self, start: Instant, effects: &Effects) -> Result<(), NoAnswer> {
         let work = self.chip.work;
-        let end = work.and_then(|(operation, key)| self.pace.end(start, operation, key));
+        let end = work.and_then(|(operation, key)| self.delay.end(start, operation, key));
         let until = match end {
             None if effects.slow.is_zero() => None,
             end => Some(end.unwrap_or_else(Instant::now) + effects.slow),
@@ -292,7 +294,7 @@ impl Card {
             return Err(NoAnswer::Removed);
         }
         if let (Some(_), Some(until)) = (end, until) {
-            self.pace.ended(until, Instant::now());
+            self.delay.ended(until, Instant::now());
         }
         Ok(())
     }

@@ -12,9 +12,9 @@ use crate::control::Control;
 
 /// A card in a reader in memory; clones are the same reader.
 #[derive(Clone)]
-pub struct Slot(Arc<Shared>);
+pub struct Slot(Arc<SlotInner>);
 
-struct Shared {
+struct SlotInner {
     name: String,
     card: Mutex<Card>,
     control: Control,
@@ -22,7 +22,7 @@ struct Shared {
     owner: Mutex<Option<u64>>,
     free: Condvar,
     channels: AtomicU64,
-    patience: Duration,
+    access_timeout: Duration,
 }
 
 /// One of several channels to the card in a [`Slot`].
@@ -34,14 +34,14 @@ pub struct MemoryChannel {
 impl Slot {
     /// Puts the card into a reader that is named after it.
     pub fn new(card: Card) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(SlotInner {
             name: format!("Virtual card {}", card.serial()),
             control: card.control(),
             card: Mutex::new(card),
             owner: Mutex::default(),
             free: Condvar::new(),
             channels: AtomicU64::new(0),
-            patience: Duration::from_secs(60),
+            access_timeout: Duration::from_secs(60),
         }))
     }
 
@@ -73,16 +73,16 @@ impl Slot {
 impl MemoryChannel {
     /// Waits until no other channel has exclusive access; takes it if `take` is set.
     fn wait(&self, take: bool) -> Result<(), ChannelError> {
-        let shared = &self.slot.0;
-        let mut owner = shared.owner.lock();
+        let inner = &self.slot.0;
+        let mut owner = inner.owner.lock();
         let others = |owner: &mut Option<u64>| owner.is_some_and(|owner| owner != self.id);
         let waited = shared
             .free
-            .wait_while_for(&mut owner, others, shared.patience);
+            .wait_while_for(&mut owner, others, inner.access_timeout);
         if waited.timed_out() {
             return Err(ChannelError::TimedOut {
-                reader: shared.name.clone(),
-                seconds: shared.patience.as_secs(),
+                reader: inner.name.clone(),
+                seconds: inner.access_timeout.as_secs(),
             });
         }
         if take {

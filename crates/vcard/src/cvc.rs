@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::crypto::curve::{self, Curve};
 use crate::crypto::ec::EcKey;
 use crate::crypto::padding;
-use crate::key::Key;
+use crate::key::CardKey;
 
 /// id-TA-RSA-v1-5-SHA-256 (0.4.0.127.0.7.2.2.2.1.2).
 pub const RSA_SHA256: &[u8] = &[4, 0, 0x7F, 0, 7, 2, 2, 2, 1, 2];
@@ -30,7 +30,7 @@ const SIGNATURE: u32 = 0x5F37;
 const REQUEST: u32 = 0x67;
 
 /// The host's data for GENERATE ASYMMETRIC KEY PAIR.
-pub struct Template<'a> {
+pub struct KeyTemplate<'a> {
     /// The inner certification authority reference.
     pub authority: &'a [u8],
     /// The holder reference.
@@ -49,7 +49,7 @@ pub enum Parameters {
     Ec(&'static Curve),
 }
 
-impl<'a> Template<'a> {
+impl<'a> KeyTemplate<'a> {
     /// Parses the command's data: the fields of a certificate's body without its tag.
     pub fn parse(body: &'a [u8], holder: &'a [u8]) -> Option<Self> {
         let text = |tag, missing| tlv::find(body, tag).map_or(missing, |field| field.value);
@@ -63,7 +63,7 @@ impl<'a> Template<'a> {
     }
 
     /// The request for this key, signed by the key itself, and by the device's key around that.
-    pub fn request(&self, key: &Key, device: &EcKey, serial: &str) -> Option<Vec<u8>> {
+    pub fn request(&self, key: &CardKey, device: &EcKey, serial: &str) -> Option<Vec<u8>> {
         let public = public_key(key, self.oid)?;
         let body = body(self.authority, &public, self.holder, &[]);
         let signature = sign(key, self.oid, &body)?;
@@ -132,9 +132,9 @@ fn parameters(key: &Tlv) -> Option<Parameters> {
         .then_some(Parameters::Ec(curve))
 }
 
-fn public_key(key: &Key, oid: &[u8]) -> Option<Vec<u8>> {
+fn public_key(key: &CardKey, oid: &[u8]) -> Option<Vec<u8>> {
     match key {
-        Key::Rsa(key) => {
+        CardKey::Rsa(key) => {
             let oid = tlv(0x06, &[oid]);
             let n = tlv(0x81, &[&key.n.to_bytes_be()]);
             Some(tlv(
@@ -142,8 +142,8 @@ fn public_key(key: &Key, oid: &[u8]) -> Option<Vec<u8>> {
                 &[&oid, &n, &tlv(0x82, &[&key.e.to_bytes_be()])],
             ))
         }
-        Key::Ec(key) => Some(ec_public_key(key, oid)),
-        Key::Aes(_) => None,
+        CardKey::Ec(key) => Some(ec_public_key(key, oid)),
+        CardKey::Aes(_) => None,
     }
 }
 
@@ -161,16 +161,16 @@ fn ec_public_key(key: &EcKey, oid: &[u8]) -> Vec<u8> {
 }
 
 /// Signs as the OID says, which must fit the key.
-fn sign(key: &Key, oid: &[u8], data: &[u8]) -> Option<Vec<u8>> {
+fn sign(key: &CardKey, oid: &[u8], data: &[u8]) -> Option<Vec<u8>> {
     let (family, hash) = oid.split_at_checked(oid.len().checked_sub(1)?)?;
     match (key, hash[0]) {
-        (Key::Rsa(key), number @ 1..=2) if RSA_SHA256.starts_with(family) => {
+        (CardKey::Rsa(key), number @ 1..=2) if RSA_SHA256.starts_with(family) => {
             let hash = [Hash::Sha1, Hash::Sha256][usize::from(number) - 1];
             let digest = hsmux_software::digest(hash, data);
             let info = [hash.digest_info_prefix(), &digest].concat();
             key.private(&padding::pkcs1(&info, key.len())?)
         }
-        (Key::Ec(key), number @ 1..=5) if ECDSA_SHA256.starts_with(family) => {
+        (CardKey::Ec(key), number @ 1..=5) if ECDSA_SHA256.starts_with(family) => {
             let hash = padding::HASHES[usize::from(number) - 1];
             Some(key.sign_plain(&hsmux_software::digest(hash, data)))
         }

@@ -1,6 +1,6 @@
 //! The device key encryption key, and keys wrapped with it.
 
-use hsmux_smartcard::Status;
+use hsmux_smartcard::StatusWord;
 use num_bigint::BigUint;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -9,13 +9,13 @@ use crate::crypto::ec::EcKey;
 use crate::crypto::rsa::RsaKey;
 use crate::crypto::{aes, curve, to_bytes};
 use crate::cvc::{ECDSA_SHA256, RSA_SHA256};
-use crate::key::Key;
+use crate::key::CardKey;
 use crate::state::{Content, KeyRecord};
 
 /// A DKEK as the XOR of shares; some may still be missing.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Shares {
+pub struct DkekShares {
     total: u8,
     missing: u8,
     key: Content,
@@ -28,7 +28,7 @@ const KCV: usize = 8;
 /// id-aes (2.16.840.1.101.3.4.1).
 const AES: &[u8] = &[0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x01];
 
-impl Shares {
+impl DkekShares {
     /// Waits for `total` shares. 0 means a random key that no other card has.
     pub fn new(total: u8) -> Self {
         let key = match total {
@@ -43,12 +43,12 @@ impl Shares {
     }
 
     /// Adds a share.
-    pub fn import(&mut self, share: &[u8]) -> Result<(), Status> {
+    pub fn import(&mut self, share: &[u8]) -> Result<(), StatusWord> {
         if share.len() != LEN {
-            return Err(Status::WRONG_LENGTH);
+            return Err(StatusWord::WRONG_LENGTH);
         }
         if self.missing == 0 {
-            return Err(Status::CONDITIONS_NOT_SATISFIED);
+            return Err(StatusWord::CONDITIONS_NOT_SATISFIED);
         }
         self.missing -= 1;
         let sum: Vec<u8> = self.key.iter().zip(share).map(|(a, b)| a ^ b).collect();
@@ -66,18 +66,18 @@ impl Shares {
     }
 
     /// The key, if all shares are there.
-    pub fn complete(&self) -> Result<Dkek<'_>, Status> {
+    pub fn complete(&self) -> Result<CompleteDkek<'_>, StatusWord> {
         match self.missing {
-            0 => Ok(Dkek(&self.key)),
-            _ => Err(Status::CONDITIONS_NOT_SATISFIED),
+            0 => Ok(CompleteDkek(&self.key)),
+            _ => Err(StatusWord::CONDITIONS_NOT_SATISFIED),
         }
     }
 }
 
 /// A DKEK with all its shares.
-pub struct Dkek<'a>(&'a [u8]);
+pub struct CompleteDkek<'a>(&'a [u8]);
 
-impl Dkek<'_> {
+impl CompleteDkek<'_> {
     fn check_value(&self) -> [u8; KCV] {
         let digest = Sha256::digest(self.0);
         std::array::from_fn(|i| digest[i])
@@ -133,14 +133,14 @@ const EC_KEY: u8 = 12;
 const AES_KEY: u8 = 15;
 
 /// Type, OID and plaintext: the size in bits and the fields.
-fn content(key: &Key) -> (u8, &'static [u8], Vec<u8>) {
+fn content(key: &CardKey) -> (u8, &'static [u8], Vec<u8>) {
     match key {
-        Key::Rsa(key) => {
+        CardKey::Rsa(key) => {
             let [d, n] = [&key.d, &key.n].map(|number| to_bytes(number, key.len()));
             let fields = sized(key.bits(), &[&d, &n, &key.e.to_bytes_be()]);
             (RSA_KEY, RSA_SHA256, fields)
         }
-        Key::Ec(key) => {
+        CardKey::Ec(key) => {
             let [prime, a, b, generator, order] = key.curve.parameters();
             let d = to_bytes(&key.d, key.curve.len);
             let fields = sized(
@@ -149,7 +149,7 @@ fn content(key: &Key) -> (u8, &'static [u8], Vec<u8>) {
             );
             (EC_KEY, ECDSA_SHA256, fields)
         }
-        Key::Aes(key) => {
+        CardKey::Aes(key) => {
             // The only kind without a size in bits: its length gives it.
             let mut field = Vec::new();
             put(&mut field, key);
@@ -166,31 +166,31 @@ fn sized(bits: usize, fields: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-fn parse(kind: u8, oid: &[u8], plain: &[u8]) -> Option<Key> {
+fn parse(kind: u8, oid: &[u8], plain: &[u8]) -> Option<CardKey> {
     let (_bits, mut rest) = plain.split_at_checked(if kind == AES_KEY { 0 } else { 2 })?;
     let number = |bytes: &[u8]| BigUint::from_bytes_be(bytes);
     let mut field = || take(&mut rest);
     Some(match (kind, oid) {
         (RSA_KEY, RSA_SHA256) => {
             let (d, n, e) = (number(field()?), number(field()?), number(field()?));
-            Key::Rsa(RsaKey::from_exponents(&n, &e, &d)?)
+            CardKey::Rsa(RsaKey::from_exponents(&n, &e, &d)?)
         }
         (RSA_CRT_KEY, RSA_SHA256) => {
             let (_dp, _dq, p) = (field()?, field()?, number(field()?));
             let (_q_inverse, q, _n) = (field()?, number(field()?), field()?);
-            Key::Rsa(RsaKey::from_primes(p, q, number(field()?))?)
+            CardKey::Rsa(RsaKey::from_primes(p, q, number(field()?))?)
         }
         (EC_KEY, ECDSA_SHA256) => {
             // One emulator leaves A empty.
             let (a, b, p) = (field()?, field()?, field()?);
             let (_n, _g, d) = (field()?, field()?, field()?);
-            Key::Ec(EcKey::new(curve::with(p, a, b)?, number(d))?)
+            CardKey::Ec(EcKey::new(curve::with(p, a, b)?, number(d))?)
         }
         (AES_KEY, AES) => {
             let key = field()?;
             [16, 24, 32]
                 .contains(&key.len())
-                .then(|| Key::Aes(key.to_vec()))?
+                .then(|| CardKey::Aes(key.to_vec()))?
         }
         _ => return None,
     })
@@ -214,12 +214,12 @@ mod tests {
 
     use super::*;
 
-    fn dkek(shares: &Shares) -> Dkek<'_> {
+    fn dkek(shares: &DkekShares) -> CompleteDkek<'_> {
         shares.complete().map_err(|_| "shares are missing").unwrap()
     }
 
     /// A blob of this kind and these parts, which requires the DKEK.
-    fn blob(dkek: &Dkek, header: &[u8], plain: &[u8]) -> Vec<u8> {
+    fn blob(dkek: &CompleteDkek, header: &[u8], plain: &[u8]) -> Vec<u8> {
         let secret = aes::encrypt(&dkek.derived(1), plain).unwrap();
         let blob = [&dkek.check_value(), header, &secret].concat();
         let mac = aes::mac(&dkek.derived(2), &blob).unwrap();
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn keys_with_their_chinese_remainders_are_taken() {
-        let shares = Shares::new(0);
+        let shares = DkekShares::new(0);
         let dkek = dkek(&shares);
         let key = RsaKey::generate(1024, &65_537u32.into()).unwrap();
         // dp, dq and q's inverse are computed again.
@@ -241,7 +241,7 @@ mod tests {
             put(&mut header, field);
         }
         let taken = dkek.unwrap(&blob(&dkek, &header, &plain)).unwrap();
-        let Key::Rsa(taken) = &*taken.key else {
+        let CardKey::Rsa(taken) = &*taken.key else {
             panic!("not RSA")
         };
         assert_eq!((&taken.n, &taken.d), (&key.n, &key.d));
@@ -256,7 +256,7 @@ mod tests {
             plain in prop::collection::vec(any::<u8>(), 0..10),
             rest in prop::collection::vec(any::<u8>(), 0..40),
         ) {
-            let shares = Shares::new(0);
+            let shares = DkekShares::new(0);
             let dkek = dkek(&shares);
             let oid = if kind == EC_KEY { ECDSA_SHA256 } else { RSA_SHA256 };
             let mut header = vec![kind];

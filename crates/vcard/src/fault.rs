@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use hsmux_smartcard::Status;
+use hsmux_smartcard::StatusWord;
 use serde::{Deserialize, Serialize};
 
 /// A fault.
@@ -140,7 +140,7 @@ pub(crate) struct Effects {
     pub mute: bool,
     pub slow: Duration,
     pub wrong_signature: bool,
-    pub status: Option<Status>,
+    pub status: Option<StatusWord>,
     pub power_loss: Option<u32>,
 }
 
@@ -152,7 +152,7 @@ impl FromIterator<Fault> for Effects {
                 Fault::Mute => effects.mute = true,
                 Fault::Slow(ms) => effects.slow += Duration::from_millis(ms),
                 Fault::WrongSignature => effects.wrong_signature = true,
-                Fault::Status(word) => effects.status = Some(Status(word)),
+                Fault::Status(word) => effects.status = Some(StatusWord(word)),
                 Fault::PowerLoss(commits) => effects.power_loss = Some(commits),
             }
         }

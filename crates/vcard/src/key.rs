@@ -10,7 +10,7 @@ use crate::crypto::ec::EcKey;
 use crate::crypto::rsa::RsaKey;
 
 /// A private or secret key.
-pub enum Key {
+pub enum CardKey {
     /// RSA.
     Rsa(RsaKey),
     /// On a curve.
@@ -30,7 +30,7 @@ pub enum KeyKind {
     Aes(usize),
 }
 
-impl Key {
+impl CardKey {
     /// Its kind.
     pub fn kind(&self) -> KeyKind {
         match self {
@@ -63,49 +63,51 @@ impl fmt::Display for KeyKind {
 /// A key in the state file: the minimum from which the rest is computed, in hexadecimal.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
-enum Stored {
+enum StoredKey {
     Rsa { p: String, q: String, e: String },
     Ec { curve: String, d: String },
     Aes(String),
 }
 
-impl Serialize for Key {
+impl Serialize for CardKey {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let stored = match self {
-            Self::Rsa(key) => Stored::Rsa {
+            Self::Rsa(key) => StoredKey::Rsa {
                 p: key.p.to_str_radix(16),
                 q: key.q.to_str_radix(16),
                 e: key.e.to_str_radix(16),
             },
-            Self::Ec(key) => Stored::Ec {
+            Self::Ec(key) => StoredKey::Ec {
                 curve: key.curve.name.to_owned(),
                 d: key.d.to_str_radix(16),
             },
-            Self::Aes(key) => Stored::Aes(hex::encode(key)),
+            Self::Aes(key) => StoredKey::Aes(hex::encode(key)),
         };
         stored.serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for Key {
+impl<'de> Deserialize<'de> for CardKey {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Stored::deserialize(deserializer)?
+        StoredKey::deserialize(deserializer)?
             .key()
             .ok_or_else(|| serde::de::Error::custom("not a key"))
     }
 }
 
-impl Stored {
-    fn key(&self) -> Option<Key> {
+impl StoredKey {
+    fn key(&self) -> Option<CardKey> {
         let number = |digits: &str| BigUint::parse_bytes(digits.as_bytes(), 16);
         Some(match self {
             Self::Rsa { p, q, e } => {
-                Key::Rsa(RsaKey::from_primes(number(p)?, number(q)?, number(e)?)?)
+                CardKey::Rsa(RsaKey::from_primes(number(p)?, number(q)?, number(e)?)?)
             }
-            Self::Ec { curve, d } => Key::Ec(EcKey::new(curve::named(curve)?, number(d)?)?),
+            Self::Ec { curve, d } => CardKey::Ec(EcKey::new(curve::named(curve)?, number(d)?)?),
             Self::Aes(key) => {
                 let key = hex::decode(key).ok()?;
-                [16, 24, 32].contains(&key.len()).then_some(Key::Aes(key))?
+                [16, 24, 32]
+                    .contains(&key.len())
+                    .then_some(CardKey::Aes(key))?
             }
         })
     }
@@ -120,12 +122,12 @@ mod tests {
         let curve = curve::named("brainpoolP320r1").unwrap();
         let rsa = RsaKey::generate(1024, &BigUint::from(65_537u32)).unwrap();
         for key in [
-            Key::Ec(EcKey::generate(curve)),
-            Key::Aes(vec![7; 24]),
-            Key::Rsa(rsa),
+            CardKey::Ec(EcKey::generate(curve)),
+            CardKey::Aes(vec![7; 24]),
+            CardKey::Rsa(rsa),
         ] {
             let text = serde_json::to_string(&key).unwrap();
-            let read: Key = serde_json::from_str(&text).unwrap();
+            let read: CardKey = serde_json::from_str(&text).unwrap();
             assert_eq!(read.kind(), key.kind());
             assert_eq!(serde_json::to_string(&read).unwrap(), text);
         }
@@ -136,7 +138,7 @@ mod tests {
             r#"{"rsa":{"p":"3","q":"3","e":"3"}}"#,
             r#"{"rsa":{"p":"","q":"x","e":"3"}}"#,
         ] {
-            assert!(serde_json::from_str::<Key>(broken).is_err(), "{broken}");
+            assert!(serde_json::from_str::<CardKey>(broken).is_err(), "{broken}");
         }
     }
 }

@@ -5,12 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::chip::Halt;
-use crate::state::State;
+use crate::state::PersistentState;
 
 /// A card's non-volatile memory, written in transactions like that of a Java Card.
 pub struct Memory {
-    working: State,
-    committed: State,
+    working: PersistentState,
+    committed: PersistentState,
     dirty: bool,
     file: Option<PathBuf>,
     /// Remaining commits until power is lost in place of one.
@@ -19,7 +19,7 @@ pub struct Memory {
 
 impl Memory {
     /// A memory with this state, written to `file`, if given, from the first commit on.
-    pub fn new(state: State, file: Option<PathBuf>) -> Self {
+    pub fn new(state: PersistentState, file: Option<PathBuf>) -> Self {
         Self {
             committed: state.clone(),
             working: state,
@@ -30,12 +30,12 @@ impl Memory {
     }
 
     /// The state, with uncommitted changes.
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &PersistentState {
         &self.working
     }
 
     /// The state for a change, which persists with the next [`commit`](Self::commit).
-    pub fn change(&mut self) -> &mut State {
+    pub fn change(&mut self) -> &mut PersistentState {
         self.dirty = true;
         &mut self.working
     }
@@ -73,12 +73,12 @@ impl Memory {
 }
 
 /// Reads a state file; `None` if there is none.
-pub fn read(file: &Path) -> io::Result<Option<State>> {
+pub fn read(file: &Path) -> io::Result<Option<PersistentState>> {
     let text = match fs::read(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         text => text?,
     };
-    let state: State = serde_json::from_slice(&text)?;
+    let state: PersistentState = serde_json::from_slice(&text)?;
     if !state.readable() {
         let what = "of another version, or without a device key";
         return Err(io::Error::other(what));
@@ -86,6 +86,6 @@ pub fn read(file: &Path) -> io::Result<Option<State>> {
     Ok(Some(state))
 }
 
-fn write(file: &Path, state: &State) -> io::Result<()> {
+fn write(file: &Path, state: &PersistentState) -> io::Result<()> {
     hsmux_state::replace(file, &serde_json::to_vec(state)?, 0o600)
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hsmux_smartcard::Status;
+use hsmux_smartcard::StatusWord;
 use serde::{Deserialize, Serialize};
 
-use crate::dkek::Shares;
-use crate::key::Key;
+use crate::dkek::DkekShares;
+use crate::key::CardKey;
 
 /// A warning at the top of each state file.
 const WARNING: &str = "virtual card for tests: keys and PINs in the clear, protects nothing";
@@ -15,7 +15,7 @@ const WARNING: &str = "virtual card for tests: keys and PINs in the clear, prote
 /// Files, keys, PINs. Cheap to clone: contents are shared.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct State {
+pub struct PersistentState {
     warning: String,
     version: u32,
     /// The card's serial number.
@@ -23,11 +23,11 @@ pub struct State {
     /// Options of the last INITIALIZE DEVICE.
     pub options: u16,
     /// `None` until the card is initialised.
-    pub user: Option<Pin>,
+    pub user: Option<PinRecord>,
     /// `None` until the card is initialised.
-    pub so: Option<Pin>,
+    pub so: Option<PinRecord>,
     /// `None` if keys cannot be wrapped.
-    pub dkek: Option<Shares>,
+    pub dkek: Option<DkekShares>,
     /// Transparent files by their identifier.
     pub files: BTreeMap<u16, Content>,
     /// Keys by their id; 0 is the device's own.
@@ -37,7 +37,7 @@ pub struct State {
 /// A PIN and its retry counter.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Pin {
+pub struct PinRecord {
     /// In the form that hosts send.
     pub value: Content,
     /// Remaining tries; at 0 it is blocked.
@@ -54,7 +54,7 @@ pub struct Pin {
 #[serde(deny_unknown_fields)]
 pub struct KeyRecord {
     /// The key.
-    pub key: Arc<Key>,
+    pub key: Arc<CardKey>,
     /// Permitted algorithms; empty: all.
     #[serde(default)]
     pub algorithms: Content,
@@ -71,7 +71,7 @@ pub struct Content(Arc<[u8]>);
 /// Version of the state file.
 const VERSION: u32 = 1;
 
-impl State {
+impl PersistentState {
     /// A card in factory state, before its device key and files are created.
     pub fn new(serial: &str) -> Self {
         Self {
@@ -93,8 +93,8 @@ impl State {
     }
 
     /// The key with this id.
-    pub fn key(&self, id: u8) -> Result<&KeyRecord, Status> {
-        self.keys.get(&id).ok_or(Status::FILE_NOT_FOUND)
+    pub fn key(&self, id: u8) -> Result<&KeyRecord, StatusWord> {
+        self.keys.get(&id).ok_or(StatusWord::FILE_NOT_FOUND)
     }
 
     /// Approximate size of keys and files in bytes, with overhead.
@@ -111,7 +111,7 @@ impl State {
 
 impl KeyRecord {
     /// A key without conditions.
-    pub fn new(key: Key) -> Self {
+    pub fn new(key: CardKey) -> Self {
         Self {
             key: Arc::new(key),
             algorithms: Content::default(),

@@ -56,12 +56,12 @@ pub enum Timing {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
-    time: Vec<Row>,
+    time: Vec<TimingRow>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Row {
+struct TimingRow {
     operation: Option<Operation>,
     key: Option<String>,
     mean_ms: f64,
@@ -85,7 +85,7 @@ pub enum TimingError {
 
 /// Mean and standard deviation in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Service {
+pub struct ServiceTime {
     /// Mean.
     pub mean_ms: f64,
     /// Standard deviation.
@@ -125,7 +125,7 @@ impl Timing {
     }
 
     /// The duration of an operation; `None` if only its computation takes time.
-    pub fn service(&self, operation: Operation, key: KeyKind) -> Option<Service> {
+    pub fn service(&self, operation: Operation, key: KeyKind) -> Option<ServiceTime> {
         match self {
             Self::None => None,
             Self::SmartCardHsm => {
@@ -134,19 +134,19 @@ impl Timing {
                 let row = SMARTCARD_HSM
                     .iter()
                     .find(|(kind, _)| private && *kind == key);
-                row.map(|&(_, mean_ms)| Service {
+                row.map(|&(_, mean_ms)| ServiceTime {
                     mean_ms,
                     sd_ms: mean_ms * 0.02,
                 })
             }
             Self::Table(table) => {
                 let name = key.to_string();
-                let fits = |row: &&Row| {
+                let fits = |row: &&TimingRow| {
                     row.operation.is_none_or(|only| only == operation)
                         && row.key.as_ref().is_none_or(|only| *only == name)
                 };
                 let row = table.time.iter().find(fits)?;
-                Some(Service {
+                Some(ServiceTime {
                     mean_ms: row.mean_ms,
                     sd_ms: row.sd_ms,
                 })

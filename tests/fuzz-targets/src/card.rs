@@ -2,8 +2,8 @@
 
 use std::sync::LazyLock;
 
-use hsmux_smartcard::apdu::{Command, Response};
-use hsmux_smartcard::cvc::{Certificate, Request, public_key_of};
+use hsmux_smartcard::apdu::{CommandApdu, ResponseApdu};
+use hsmux_smartcard::cvc::{Certificate, CvcRequest, public_key_of};
 use hsmux_smartcard::dkek::custodian::PasswordShare;
 use hsmux_smartcard::dkek::{Dkek, DkekShare, KeyMaterial, ShareFile, WrappedKey, WrappedKeyFile};
 use hsmux_smartcard::fuzzing::parse_content;
@@ -25,11 +25,11 @@ pub fn tlv(input: &[u8]) {
         CertificateDescription::encode,
     );
     described(input, DataDescription::parse, DataDescription::encode);
-    if let Ok(command) = Command::parse(input) {
+    if let Ok(command) = CommandApdu::parse(input) {
         let written = command.encode().expect("a command that was read");
-        assert!(Command::parse(&written).is_ok_and(|again| again == command));
+        assert!(CommandApdu::parse(&written).is_ok_and(|again| again == command));
     }
-    if let Ok(response) = Response::parse(input.to_vec()) {
+    if let Ok(response) = ResponseApdu::parse(input.to_vec()) {
         assert_eq!(*response.encode(), input);
     }
 }
@@ -78,7 +78,7 @@ pub fn cvc(input: &[u8]) {
     }
     let all = Certificate::parse_all(input).map_or(0, |all| all.len());
     assert!(all <= input.len());
-    if let Ok(request) = Request::parse(input) {
+    if let Ok(request) = CvcRequest::parse(input) {
         let _ = request.verify_inner();
         let _ = request.verify_outer(&request.certificate);
     }

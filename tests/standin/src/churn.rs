@@ -35,10 +35,10 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// This process's view of a token's store.
 #[derive(Default)]
-pub struct Churn(Mutex<Store>);
+pub struct Churn(Mutex<ChurnStore>);
 
 #[derive(Default)]
-struct Store {
+struct ChurnStore {
     /// SoftHSM's folder of the token; without it no operation is slow.
     folder: Option<PathBuf>,
     /// The last change of the folder, if a later one would have another time.
@@ -80,7 +80,7 @@ impl Churn {
     }
 }
 
-impl Store {
+impl ChurnStore {
     /// Detects a foreign change.
     fn look(&mut self) {
         if self.stamp.is_some() && self.modified() == self.stamp {

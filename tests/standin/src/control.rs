@@ -14,7 +14,7 @@ use crate::churn::Cost;
 #[allow(clippy::struct_excessive_bools)] // Each is a line of the file.
 #[derive(Deserialize, Default, Debug)]
 #[serde(deny_unknown_fields, default)]
-pub struct Control {
+pub struct ControlFile {
     /// Another module that provides tokens and keys. All its tokens have the settings of the first `[[token]]`,
     /// as far as they concern uses of keys (`C_Sign`, `C_Encrypt`, `C_Decrypt`).
     pub forward: Option<PathBuf>,
@@ -211,10 +211,10 @@ impl Default for TokenControl {
     }
 }
 
-impl Control {
+impl ControlFile {
     /// The current file.
     pub fn now() -> Result<Arc<Self>, CK_RV> {
-        static LAST: Mutex<Option<(Stamp, Arc<Control>)>> = Mutex::new(None);
+        static LAST: Mutex<Option<(Stamp, Arc<ControlFile>)>> = Mutex::new(None);
         let mut last = LAST.lock();
         let settled = last.as_ref().filter(|(_, control)| control.settled);
         if let Some((_, control)) = settled {
@@ -300,7 +300,7 @@ static PATH: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
 
 /// The file that this code was loaded from, by the mapping of one of its functions.
 fn own_file() -> Option<std::ffi::OsString> {
-    let here = Control::now as *const () as usize;
+    let here = ControlFile::now as *const () as usize;
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let line = maps.lines().find(|line| {
         let range = line.split(' ').next().and_then(|r| r.split_once('-'));

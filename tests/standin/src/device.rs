@@ -9,7 +9,7 @@ use rustix::thread::{ClockId, clock_nanosleep_absolute, set_current_timer_slack}
 use rustix::time::{Timespec, clock_gettime};
 
 use crate::churn::Churn;
-use crate::control::{Control, TokenControl};
+use crate::control::{ControlFile, TokenControl};
 
 /// The work of one token so far, in this process.
 #[derive(Default)]
@@ -69,7 +69,7 @@ impl Device {
 /// Hangs while the control file says so; records that in `STATE/LABEL.hang`.
 pub fn hang_while(slot: CK_SLOT_ID, says_so: impl Fn(&TokenControl) -> bool) {
     let mut told = false;
-    while let Ok(control) = Control::now()
+    while let Ok(control) = ControlFile::now()
         && let Ok(token) = control.token(slot)
         && says_so(token)
     {

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use crate::objects::{self, Thing};
 
 /// The keys of one seed.
-pub struct Keys {
+pub struct TokenKeys {
     /// P-256, different for each seed.
     pub ec: Ec,
     /// RSA-2048, one of two.
@@ -32,10 +32,10 @@ pub struct Keys {
     pub things: Vec<Thing>,
 }
 
-impl Keys {
+impl TokenKeys {
     /// The keys of a seed, created once in a process.
     pub fn of(seed: u64) -> Arc<Self> {
-        static MADE: Mutex<Option<BTreeMap<u64, Arc<Keys>>>> = Mutex::new(None);
+        static MADE: Mutex<Option<BTreeMap<u64, Arc<TokenKeys>>>> = Mutex::new(None);
         let mut made = MADE.lock();
         let keys = made.get_or_insert_default().entry(seed).or_insert_with(|| {
             let (rsa, ec, aes) = (Rsa::of(seed), Ec::of(seed), Aes::of(seed));

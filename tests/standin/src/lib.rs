@@ -5,8 +5,8 @@
 //!
 //! `libx.so` reads `libx.so.toml` beside itself or, if that is missing, the file in `HSMUX_STANDIN`. So copies with
 //! other names are different tokens in one process. The file is checked at every call: replace it by rename to change
-//! the behaviour. [`control::Control`] and [`control::TokenControl`] have all settings. After an unknown setting, calls
-//! fail with CKR_ARGUMENTS_BAD and a line on stderr.
+//! the behaviour. [`control::ControlFile`] and [`control::TokenControl`] have all settings. After an unknown setting,
+//! calls fail with CKR_ARGUMENTS_BAD and a line on stderr.
 //!
 //! ```toml
 //! crash_in_initialize = false

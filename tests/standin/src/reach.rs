@@ -8,10 +8,10 @@ use std::process::Command;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use crate::control::Control;
+use crate::control::ControlFile;
 
 /// Makes all attempts of the control file, and records the results.
-pub fn try_all(control: &Control) {
+pub fn try_all(control: &ControlFile) {
     let Some(state) = control
         .tokens
         .first()

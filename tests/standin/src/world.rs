@@ -7,7 +7,7 @@ use hsmux_token::Verb;
 use hsmux_token::ck::*;
 use parking_lot::Mutex;
 
-use crate::control::{Control, TokenControl};
+use crate::control::{ControlFile, TokenControl};
 use crate::device::Device;
 
 static WORLD: Mutex<Option<World>> = Mutex::new(None);
@@ -68,7 +68,7 @@ impl World {
         handle: CK_SESSION_HANDLE,
         f: impl FnOnce(&mut Session, &TokenControl) -> Result<T, CK_RV>,
     ) -> Result<T, CK_RV> {
-        let control = Control::now()?;
+        let control = ControlFile::now()?;
         Self::with(|world| {
             let session = world.session(handle)?;
             let token = control

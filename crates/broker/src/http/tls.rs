@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use hsmux_config::Tls;
-use hsmux_software::revocation::{Refused, Revocation};
+use hsmux_software::revocation::{Revocation, RevocationError};
 use hsmux_state::FileVersions;
 use hsmux_token::permissions::SecretReaders;
 use hsmux_token::{Error, Kind, Result};
@@ -147,8 +147,8 @@ impl ClientCertVerifier for ClientVerifier {
         judged.map(|()| verified).map_err(|why| {
             tracing::info!("a client's certificate is refused: {why}");
             rustls::Error::InvalidCertificate(match why {
-                Refused::Revoked { .. } => CertificateError::Revoked,
-                Refused::Expired(_) => CertificateError::ExpiredRevocationList,
+                RevocationError::Revoked { .. } => CertificateError::Revoked,
+                RevocationError::Expired(_) => CertificateError::ExpiredRevocationList,
                 _ => CertificateError::UnknownRevocationStatus,
             })
         })

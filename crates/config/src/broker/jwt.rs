@@ -6,7 +6,7 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 use crate::duration;
-use crate::reader::{Fields, Named, suggestion, text};
+use crate::reader::{ExternalReference, Fields, suggestion, text};
 
 /// An issuer of JSON Web Tokens (RFC 7519).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -73,9 +73,9 @@ pub fn jwt(fields: &mut Fields<'_, '_, '_>) -> Option<Jwt> {
         }),
     });
     let file = match &keys {
-        Some(JwkSet::File(file)) => Some(Named::File(file.clone())),
+        Some(JwkSet::File(file)) => Some(ExternalReference::File(file.clone())),
         // Not an error: the broker starts without the set, and fetches it later.
-        Some(JwkSet::Url(from)) => from.ca.clone().map(Named::Later),
+        Some(JwkSet::Url(from)) => from.ca.clone().map(ExternalReference::Later),
         None => None,
     };
     if let Some(file) = file {

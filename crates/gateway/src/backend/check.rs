@@ -17,7 +17,7 @@ use crate::file_budget::{FileBudget, FilePermit};
 impl Backends {
     /// Starts the checks, unless they run. They end when nobody else holds the backends.
     pub fn start_checks(self: &Arc<Self>, files: &FileBudget) {
-        let Some(check) = self.behind.check() else {
+        let Some(check) = self.configured.check() else {
             return;
         };
         if self.checks_run.swap(true, Relaxed) {

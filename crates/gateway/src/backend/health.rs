@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use hsmux_config::Backend;
+use hsmux_config::BackendUrl;
 use parking_lot::Mutex;
 
 /// The health of a server.
@@ -65,14 +65,14 @@ impl Health {
     }
 
     /// It has answered. If it does not speak HTTP, a connection is an answer.
-    pub fn answered(&self, url: &Backend) {
+    pub fn answered(&self, url: &BackendUrl) {
         if !self.checked {
             self.passed(url);
         }
     }
 
     /// It has passed its check, or has answered if it has none.
-    pub fn passed(&self, url: &Backend) {
+    pub fn passed(&self, url: &BackendUrl) {
         let before = self.down.lock().take();
         if before.is_some() {
             tracing::info!("{url} is back");
@@ -80,7 +80,7 @@ impl Health {
     }
 
     /// It has failed.
-    pub fn failed(&self, url: &Backend, why: &str) {
+    pub fn failed(&self, url: &BackendUrl, why: &str) {
         if self.down.lock().get_or_insert_with(Down::new).is_told(why) {
             return;
         }
@@ -114,8 +114,8 @@ impl Down {
 mod tests {
     use super::*;
 
-    fn url() -> Backend {
-        Backend {
+    fn url() -> BackendUrl {
+        BackendUrl {
             scheme: hsmux_config::Scheme::Tcp,
             host: "a.test".into(),
             port: 1,

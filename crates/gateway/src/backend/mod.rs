@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use boring::ssl::SslConnector;
-use hsmux_config::{Behind, Site};
+use hsmux_config::{Site, SiteBackends};
 use hsmux_state::FileVersions;
 use hsmux_token::Result;
 use hyper::Uri;
@@ -57,13 +57,13 @@ pub struct Backends {
     turn: AtomicUsize,
     /// Whether the checks run.
     checks_run: AtomicBool,
-    behind: Behind,
+    configured: SiteBackends,
     roots: FileVersions,
 }
 
 /// A server.
 pub struct Backend {
-    url: hsmux_config::Backend,
+    url: hsmux_config::BackendUrl,
     /// Its address.
     uri: Uri,
     /// The host of requests that name none.
@@ -91,21 +91,21 @@ const CONNECT: Duration = Duration::from_secs(5);
 impl Backends {
     /// The servers of a site, not yet connected.
     pub fn of(site: &Site) -> Result<Self> {
-        let roots = FileVersions::of(site.behind.roots());
-        let each = site.behind.backends().iter();
-        let all = each.map(|url| Backend::new(url, &site.behind));
+        let roots = FileVersions::of(site.backends.roots());
+        let each = site.backends.urls().iter();
+        let all = each.map(|url| Backend::new(url, &site.backends));
         Ok(Self {
             all: all.collect::<Result<_>>()?,
             turn: AtomicUsize::new(0),
             checks_run: AtomicBool::new(false),
-            behind: site.behind.clone(),
+            configured: site.backends.clone(),
             roots,
         })
     }
 
     /// Whether they still match the configuration of a site.
     pub fn are_of(&self, site: &Site) -> bool {
-        self.behind == site.behind && self.roots == FileVersions::of(site.behind.roots())
+        self.configured == site.backends && self.roots == FileVersions::of(site.backends.roots())
     }
 
     /// The servers to try for one request, in this order: healthy servers in turn, then those that are left out.
@@ -126,17 +126,17 @@ impl Backends {
     }
 
     /// The URL of each server, and whether it is well.
-    pub fn each(&self) -> impl Iterator<Item = (&hsmux_config::Backend, bool)> {
+    pub fn each(&self) -> impl Iterator<Item = (&hsmux_config::BackendUrl, bool)> {
         let each = self.all.iter();
         each.map(|backend| (&backend.url, backend.health.is_well()))
     }
 }
 
 impl Backend {
-    fn new(url: &hsmux_config::Backend, behind: &Behind) -> Result<Self> {
+    fn new(url: &hsmux_config::BackendUrl, configured: &SiteBackends) -> Result<Self> {
         let authority = url.authority();
         let http2 = url.scheme.is_http2();
-        let connector = || tls::connector(behind.roots(), http2);
+        let connector = || tls::connector(configured.roots(), http2);
         let tls = url.scheme.is_tls().then(connector).transpose()?;
         let mut tcp = HttpConnector::new();
         tcp.set_connect_timeout(Some(CONNECT));
@@ -154,7 +154,7 @@ impl Backend {
             tls,
             http1: Http1Pool::default(),
             http2: http2.then(Http2Pool::default),
-            health: Health::new(behind.check().is_some()),
+            health: Health::new(configured.check().is_some()),
         })
     }
 

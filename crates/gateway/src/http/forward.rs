@@ -39,7 +39,7 @@ pub async fn pass_on(call: &Call<'_>, host: &Host, mut request: Request<Incoming
             return busy();
         }
     };
-    if call.served.site.behind.is_http2() && !is_ready(call).await {
+    if call.served.site.backends.is_http2() && !is_ready(call).await {
         return busy();
     }
     let body = request.body().outcome();
@@ -78,7 +78,7 @@ fn prepare(
         let why = "there are no random numbers";
         (StatusCode::INTERNAL_SERVER_ERROR, why)
     })?;
-    let http2 = call.served.site.behind.is_http2();
+    let http2 = call.served.site.backends.is_http2();
     if http2 && upgrade.is_some() {
         let why = "the server behind this one speaks HTTP/2, and nothing else";
         return Err((StatusCode::NOT_IMPLEMENTED, why));

@@ -38,7 +38,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hsmux_config::Behind;
+use hsmux_config::SiteBackends;
 use hsmux_edge::{FloodGuard, HeadLimit, LONGEST_HEAD};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full};
@@ -104,7 +104,7 @@ pub async fn serve(app: &Arc<AppState>, client: TlsClient, guard: Arc<Connection
     let account = app.memory.account();
     let activity = Arc::clone(&guard.activity);
     activity.set_account(&account);
-    let forwards = !matches!(served.site.behind, Behind::Folder(_));
+    let forwards = !matches!(served.site.backends, SiteBackends::Folder(_));
     let interim = (forwards && !h2).then(Arc::<Interim>::default);
     let stream = ClientStream {
         stream,
@@ -118,7 +118,7 @@ pub async fn serve(app: &Arc<AppState>, client: TlsClient, guard: Arc<Connection
     let service = service_fn(move |request| {
         let pending = timer.begin_work();
         let version = request.version();
-        let ends = matches!(served.site.behind, Behind::Folder(_)) && is_last(&request);
+        let ends = matches!(served.site.backends, SiteBackends::Folder(_)) && is_last(&request);
         let last = ends.then(|| last.clone());
         let (app, served) = (Arc::clone(&shared), Arc::clone(&served));
         let (timer, guard) = (Arc::clone(&timer), Arc::clone(&guard));
@@ -144,9 +144,9 @@ pub async fn serve(app: &Arc<AppState>, client: TlsClient, guard: Arc<Connection
             let of = BodyContext {
                 request: call.request.into_inner(),
                 ahead: call.ahead.into_inner(),
-                reads: match &served.site.behind {
-                    Behind::Folder(_) => ReadAhead::Part,
-                    behind if behind.is_http2() => ReadAhead::Window,
+                reads: match &served.site.backends {
+                    SiteBackends::Folder(_) => ReadAhead::Part,
+                    backends if backends.is_http2() => ReadAhead::Window,
                     _ => ReadAhead::Last,
                 },
                 is_http2: h2,
@@ -263,7 +263,7 @@ pub struct Call<'a> {
 impl Call<'_> {
     async fn answer(&self, request: Request<Incoming>) -> Answer {
         let has_room = self.request.lock().is_some();
-        let mut answer = match (self.accept(&request), &self.served.site.behind) {
+        let mut answer = match (self.accept(&request), &self.served.site.backends) {
             _ if !has_room => {
                 linger(request.into_body());
                 busy()
@@ -272,7 +272,7 @@ impl Call<'_> {
                 linger(request.into_body());
                 text(status, why)
             }
-            (Ok(_), Behind::Folder(root)) => folder::answer(self.app, root, request).await,
+            (Ok(_), SiteBackends::Folder(root)) => folder::answer(self.app, root, request).await,
             (Ok(host), _) => forward::pass_on(self, &host, request).await,
         };
         if let Some(value) = &self.served.hsts {

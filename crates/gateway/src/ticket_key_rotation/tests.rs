@@ -61,7 +61,7 @@ impl Cluster {
             next: None,
         };
         let tickets = TicketKeyRotation {
-            secret: Place::File(self.secret.path().to_owned()),
+            secret: ObjectSource::File(self.secret.path().to_owned()),
             rotation: ROTATION,
             pool: Pool::start(Options::default(), Vec::new()).unwrap(),
             metrics: Metrics::new().unwrap(),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
-use hsmux_vcard::reader::{Desk, Readers, Shelf};
+use hsmux_vcard::reader::{CardStore, ControlServer, Readers};
 use hsmux_vcard::{Timing, TimingError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -65,14 +65,14 @@ impl RunCards {
         let signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let waiting = progress::spinner("making cards and readers");
         // Kept until the end, because it is the folder's lock.
-        let kept = match &self.state {
-            Some(folder) => Shelf::open(folder)?,
-            None => Shelf::none(),
+        let store = match &self.state {
+            Some(folder) => CardStore::open(folder)?,
+            None => CardStore::none(),
         };
-        let readers = kept.start(self.count.into(), &timing);
+        let readers = store.start(self.count.into(), &timing);
         waiting.finish_and_clear();
         let readers = Arc::new(readers?);
-        let desk = Desk::open(Arc::clone(&readers))?;
+        let control = ControlServer::open(Arc::clone(&readers))?;
         eprintln!("{WARNING}");
         if !readers.isolated() {
             eprintln!(
@@ -82,11 +82,11 @@ impl RunCards {
         if self.command.is_empty() {
             print(context, &readers)?;
             wait(signals);
-            drop((desk, readers));
+            drop((control, readers));
             return Ok(Exit::Done);
         }
         let status = with_command(&self.command, &environment(&readers), signals)?;
-        drop((desk, readers));
+        drop((control, readers));
         match status.code() {
             Some(0) => Ok(Exit::Done),
             Some(code) => std::process::exit(code),

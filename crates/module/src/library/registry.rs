@@ -16,29 +16,30 @@ use super::{Library, unloadable};
 /// A reference to a loaded module.
 pub(crate) struct LibraryRef {
     library: Option<Arc<Library>>,
-    place: Arc<Place>,
+    entry: Arc<RegistryEntry>,
 }
 
-/// The slot of a module. Its lock is held while the module starts or ends, which may hang; other modules have other
-/// locks.
+/// The registry's entry of one module. Its lock is held while the module starts or ends, which may hang;
+/// other modules have other locks.
 #[derive(Default)]
-struct Place(Mutex<Option<Loaded>>);
+struct RegistryEntry(Mutex<Option<LoadedModule>>);
 
-struct Loaded {
+struct LoadedModule {
     library: Arc<Library>,
     users: usize,
     /// C_Initialize does not survive fork(2): a child starts again (PKCS#11 2.40, section 2.3).
     process: u32,
 }
 
-static PLACES: LazyLock<Mutex<HashMap<PathBuf, Arc<Place>>>> = LazyLock::new(Mutex::default);
+static REGISTRY: LazyLock<Mutex<HashMap<PathBuf, Arc<RegistryEntry>>>> =
+    LazyLock::new(Mutex::default);
 
 impl LibraryRef {
     /// Loads the module, or shares the loaded one.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let path = verified(path)?;
-        let place = Arc::clone(PLACES.lock().entry(path.clone()).or_default());
-        let mut loaded = place.0.lock();
+        let entry = Arc::clone(REGISTRY.lock().entry(path.clone()).or_default());
+        let mut loaded = entry.0.lock();
         if let Some(inherited) = loaded.take_if(|l| l.process != std::process::id()) {
             std::mem::forget(inherited);
         }
@@ -47,12 +48,12 @@ impl LibraryRef {
             Arc::clone(&loaded.library)
         } else {
             let image = Image::itself(&path);
-            Loaded::first(&mut loaded, Library::load(path, image)?)
+            LoadedModule::first(&mut loaded, Library::load(path, image)?)
         };
         drop(loaded);
         Ok(Self {
             library: Some(library),
-            place,
+            entry,
         })
     }
 
@@ -63,10 +64,10 @@ impl LibraryRef {
             let message = format!("{} cannot be copied: {error}", path.display());
             Error::token(Kind::Environment, message)
         })?;
-        let place = Arc::<Place>::default();
+        let entry = Arc::<RegistryEntry>::default();
         let library = Library::load(path.to_owned(), image)?;
-        let library = Some(Loaded::first(&mut place.0.lock(), library));
-        Ok(Self { library, place })
+        let library = Some(LoadedModule::first(&mut entry.0.lock(), library));
+        Ok(Self { library, entry })
     }
 }
 
@@ -86,11 +87,11 @@ fn verified(path: &Path) -> Result<PathBuf> {
     })
 }
 
-impl Loaded {
+impl LoadedModule {
     /// Stores the library of the first user.
-    fn first(place: &mut Option<Self>, library: Library) -> Arc<Library> {
+    fn first(entry: &mut Option<Self>, library: Library) -> Arc<Library> {
         let library = Arc::new(library);
-        *place = Some(Self {
+        *entry = Some(Self {
             library: Arc::clone(&library),
             users: 1,
             process: std::process::id(),
@@ -109,9 +110,9 @@ impl Deref for LibraryRef {
 
 impl Drop for LibraryRef {
     fn drop(&mut self) {
-        let mut place = self.place.0.lock();
+        let mut entry = self.entry.0.lock();
         let mine = self.library.take();
-        let Some(loaded) = &mut *place else { return };
+        let Some(loaded) = &mut *entry else { return };
         if loaded.process != std::process::id() {
             // After fork(2) the child must not finalise the parent's module.
             std::mem::forget(mine);
@@ -120,7 +121,7 @@ impl Drop for LibraryRef {
         drop(mine);
         loaded.users -= 1;
         if loaded.users == 0
-            && let Some(loaded) = place.take()
+            && let Some(loaded) = entry.take()
             && let Some(library) = Arc::into_inner(loaded.library)
         {
             library.unload();

@@ -3,8 +3,8 @@
 use hsmux_token::ck::{CKR_USER_ALREADY_LOGGED_IN, CKU_USER};
 use hsmux_token::{Error, Kind, Result, TokenFlags, TokenInfo};
 
-use super::rules::{Counter, Hold, Verdict, hold};
-use super::{Journal, Outcome, User};
+use super::rules::{Counter, PinHold, Verdict, hold};
+use super::{Journal, Outcome, PinUser};
 use crate::Options;
 use crate::library::{Library, Session, Slot};
 use crate::slots::described;
@@ -31,7 +31,7 @@ pub(crate) fn login(
     let pin = options.pin.as_ref().map(hsmux_token::Secret::expose);
     // Read under the lock: another process may just have used a try.
     let token = described(&library.token_info(slot)?);
-    let attempt = Attempt::new(&token, options.command_name(), User::User, pin);
+    let attempt = PinAttempt::new(&token, options.command_name(), PinUser::User, pin);
     match attempt.run(&mut journal, || library.login(session, CKU_USER, pin)) {
         Err(e) if e.code() == Some(CKR_USER_ALREADY_LOGGED_IN) => Ok(()),
         result => result,
@@ -39,18 +39,23 @@ pub(crate) fn login(
 }
 
 /// A call that shows a PIN to a token.
-pub(crate) struct Attempt<'a> {
+pub(crate) struct PinAttempt<'a> {
     /// The token's name in commands.
     name: &'a str,
-    user: User,
+    user: PinUser,
     pin: Option<&'a [u8]>,
     counter: Counter,
     judge: fn(&Result<()>) -> Verdict,
 }
 
-impl<'a> Attempt<'a> {
+impl<'a> PinAttempt<'a> {
     /// `token` must have its current flags, read under the journal's lock.
-    pub(crate) fn new(token: &TokenInfo, name: &'a str, user: User, pin: Option<&'a [u8]>) -> Self {
+    pub(crate) fn new(
+        token: &TokenInfo,
+        name: &'a str,
+        user: PinUser,
+        pin: Option<&'a [u8]>,
+    ) -> Self {
         Self {
             name,
             user,
@@ -78,7 +83,7 @@ impl<'a> Attempt<'a> {
         let mac = journal.mac(user, self.pin)?;
         let before = journal.version(&mac).cloned();
         if let Some(hold) = hold(journal.record(), user, before.as_ref(), self.counter) {
-            if hold == Hold::CounterLow {
+            if hold == PinHold::CounterLow {
                 journal.write(user, &mac, Outcome::Held, full)?;
             }
             return Err(Error::token(Kind::PinHeld, hold.explained(self.name)));
@@ -102,10 +107,10 @@ impl<'a> Attempt<'a> {
         }
         let (verdict, hold) = match verdict {
             Verdict::Right | Verdict::Untouched => return result,
-            Verdict::Wrong => ("the token refused this PIN", Hold::Refused),
+            Verdict::Wrong => ("the token refused this PIN", PinHold::Refused),
             Verdict::Unknown => (
                 "the token did not say whether this PIN is right, so it may have cost a try",
-                Hold::UnknownOutcome,
+                PinHold::UnknownOutcome,
             ),
         };
         result.map_err(|e| {

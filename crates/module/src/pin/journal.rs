@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use hsmux_token::{Result, TokenInfo};
 
 use super::store::{Folder, read};
-use super::{Outcome, Record, User, Version};
+use super::{Outcome, PinUser, Record, Version};
 use hsmux_state::FileLock;
 
 /// A token's record, locked by this process.
@@ -45,7 +45,7 @@ impl Journal {
     }
 
     /// The identifier of a PIN in the record.
-    pub(crate) fn mac(&self, user: User, pin: Option<&[u8]>) -> Result<String> {
+    pub(crate) fn mac(&self, user: PinUser, pin: Option<&[u8]>) -> Result<String> {
         self.folder.version(&self.token, user, pin)
     }
 
@@ -64,7 +64,7 @@ impl Journal {
     /// Records the outcome of a PIN, as the one used last.
     pub(crate) fn write(
         &mut self,
-        user: User,
+        user: PinUser,
         mac: &str,
         outcome: Outcome,
         counter_was_full: bool,

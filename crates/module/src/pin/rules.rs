@@ -3,7 +3,7 @@
 use hsmux_token::ck::*;
 use hsmux_token::{Error, Result, TokenFlags};
 
-use super::{Outcome, Record, User, Version};
+use super::{Outcome, PinUser, Record, Version};
 
 /// The token's report of its retry counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,14 +19,14 @@ pub(super) enum Counter {
 }
 
 impl Counter {
-    pub(super) fn of(flags: TokenFlags, user: User) -> Self {
+    pub(super) fn of(flags: TokenFlags, user: PinUser) -> Self {
         let (locked, last, low) = match user {
-            User::User => (
+            PinUser::User => (
                 TokenFlags::USER_PIN_LOCKED,
                 TokenFlags::USER_PIN_FINAL_TRY,
                 TokenFlags::USER_PIN_COUNT_LOW,
             ),
-            User::SecurityOfficer => (
+            PinUser::SecurityOfficer => (
                 TokenFlags::SO_PIN_LOCKED,
                 TokenFlags::SO_PIN_FINAL_TRY,
                 TokenFlags::SO_PIN_COUNT_LOW,
@@ -46,7 +46,7 @@ const CARD: &str = "pkcs11:";
 
 /// The reason why a PIN is not tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Hold {
+pub(super) enum PinHold {
     Locked,
     FinalTry,
     CounterLow,
@@ -54,7 +54,7 @@ pub(super) enum Hold {
     UnknownOutcome,
 }
 
-impl Hold {
+impl PinHold {
     /// The message: the reason and the next command. `name` is the token's name in commands.
     pub(super) fn explained(self, name: &str) -> String {
         let why = match self {
@@ -106,28 +106,28 @@ impl Hold {
 /// was being set, or corrects this host's own refusal, which found the counter full. The last try is never taken.
 pub(super) fn hold(
     record: &Record,
-    user: User,
+    user: PinUser,
     version: Option<&Version>,
     counter: Counter,
-) -> Option<Hold> {
+) -> Option<PinHold> {
     let outcome = version.map(|v| v.outcome);
     let succeeded_before = version.is_some_and(|v| v.succeeded_before);
     match (outcome, counter) {
-        (_, Counter::Locked) => Some(Hold::Locked),
-        (Some(Outcome::Refused), _) => Some(Hold::Refused),
-        (Some(Outcome::Unknown | Outcome::Retrying), _) => Some(Hold::UnknownOutcome),
-        (Some(Outcome::Attempting), _) if !succeeded_before => Some(Hold::UnknownOutcome),
-        (_, Counter::FinalTry) => Some(Hold::FinalTry),
+        (_, Counter::Locked) => Some(PinHold::Locked),
+        (Some(Outcome::Refused), _) => Some(PinHold::Refused),
+        (Some(Outcome::Unknown | Outcome::Retrying), _) => Some(PinHold::UnknownOutcome),
+        (Some(Outcome::Attempting), _) if !succeeded_before => Some(PinHold::UnknownOutcome),
+        (_, Counter::FinalTry) => Some(PinHold::FinalTry),
         (Some(Outcome::Released | Outcome::Setting), Counter::Low) => None,
         (_, Counter::Low) if !succeeded_before && !own_refusal(record, user) => {
-            Some(Hold::CounterLow)
+            Some(PinHold::CounterLow)
         }
         _ => None,
     }
 }
 
 /// Whether the last attempt was refused, and the counter was full before.
-fn own_refusal(record: &Record, user: User) -> bool {
+fn own_refusal(record: &Record, user: PinUser) -> bool {
     let mut tried = record.pins.iter().rev().filter(|v| v.user == user);
     let last = tried.find(|v| v.outcome != Outcome::Held);
     last.is_some_and(|v| v.outcome == Outcome::Refused && v.counter_was_full)
@@ -195,7 +195,7 @@ mod tests {
 
     fn version(outcome: Outcome, succeeded_before: bool, counter_was_full: bool) -> Version {
         Version {
-            user: User::User,
+            user: PinUser::User,
             mac: "a".into(),
             outcome,
             succeeded_before,
@@ -210,28 +210,32 @@ mod tests {
         use Outcome::{Attempting, Held, Refused, Released, Retrying, Setting, Succeeded, Unknown};
         for (known, counter, expected) in [
             (None, Full, None),
-            (None, Low, Some(Hold::CounterLow)),
-            (None, FinalTry, Some(Hold::FinalTry)),
-            (None, Locked, Some(Hold::Locked)),
+            (None, Low, Some(PinHold::CounterLow)),
+            (None, FinalTry, Some(PinHold::FinalTry)),
+            (None, Locked, Some(PinHold::Locked)),
             (Some((Succeeded, true)), Full, None),
             (Some((Succeeded, true)), Low, None),
-            (Some((Succeeded, true)), FinalTry, Some(Hold::FinalTry)),
-            (Some((Succeeded, true)), Locked, Some(Hold::Locked)),
+            (Some((Succeeded, true)), FinalTry, Some(PinHold::FinalTry)),
+            (Some((Succeeded, true)), Locked, Some(PinHold::Locked)),
             (Some((Attempting, true)), Low, None),
-            (Some((Attempting, false)), Full, Some(Hold::UnknownOutcome)),
-            (Some((Retrying, true)), Full, Some(Hold::UnknownOutcome)),
-            (Some((Unknown, true)), Full, Some(Hold::UnknownOutcome)),
-            (Some((Refused, true)), Full, Some(Hold::Refused)),
-            (Some((Refused, false)), Low, Some(Hold::Refused)),
+            (
+                Some((Attempting, false)),
+                Full,
+                Some(PinHold::UnknownOutcome),
+            ),
+            (Some((Retrying, true)), Full, Some(PinHold::UnknownOutcome)),
+            (Some((Unknown, true)), Full, Some(PinHold::UnknownOutcome)),
+            (Some((Refused, true)), Full, Some(PinHold::Refused)),
+            (Some((Refused, false)), Low, Some(PinHold::Refused)),
             (Some((Held, false)), Full, None),
-            (Some((Held, false)), Low, Some(Hold::CounterLow)),
+            (Some((Held, false)), Low, Some(PinHold::CounterLow)),
             (Some((Released, false)), Low, None),
-            (Some((Released, false)), FinalTry, Some(Hold::FinalTry)),
+            (Some((Released, false)), FinalTry, Some(PinHold::FinalTry)),
             (Some((Setting, false)), Low, None),
-            (Some((Setting, false)), FinalTry, Some(Hold::FinalTry)),
+            (Some((Setting, false)), FinalTry, Some(PinHold::FinalTry)),
         ] {
             let known = known.map(|(outcome, before)| version(outcome, before, true));
-            let found = hold(&Record::default(), User::User, known.as_ref(), counter);
+            let found = hold(&Record::default(), PinUser::User, known.as_ref(), counter);
             assert_eq!(found, expected, "{known:?} {counter:?}");
         }
     }
@@ -242,10 +246,10 @@ mod tests {
             pins: vec![version(Outcome::Refused, false, full)],
             ..Record::default()
         };
-        let corrected = |record: Record| hold(&record, User::User, None, Counter::Low);
+        let corrected = |record: Record| hold(&record, PinUser::User, None, Counter::Low);
         assert_eq!(corrected(after(true)), None);
-        assert_eq!(corrected(after(false)), Some(Hold::CounterLow));
-        let other_user = hold(&after(true), User::SecurityOfficer, None, Counter::Low);
-        assert_eq!(other_user, Some(Hold::CounterLow));
+        assert_eq!(corrected(after(false)), Some(PinHold::CounterLow));
+        let other_user = hold(&after(true), PinUser::SecurityOfficer, None, Counter::Low);
+        assert_eq!(other_user, Some(PinHold::CounterLow));
     }
 }

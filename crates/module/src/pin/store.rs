@@ -12,10 +12,10 @@ use hsmux_token::{Error, Kind, Result, TokenInfo};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-use super::{Record, User};
+use super::{PinUser, Record};
 
 /// How long a login waits for other processes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// `pins` in the state folder.
 pub(super) struct Folder(PathBuf);
@@ -67,12 +67,12 @@ impl Folder {
     /// Waits for the token's lock.
     pub(super) fn lock(record: &Path) -> Result<FileLock> {
         let path = record.with_extension("lock");
-        FileLock::take(&path, PATIENCE).map_err(|e| match e {
+        FileLock::take(&path, LOCK_TIMEOUT).map_err(|e| match e {
             LockFailed::Held(_) => Error::token(
                 Kind::Deadline,
                 format!(
                     "another process has been logging in to this token for {} s (it holds {})",
-                    PATIENCE.as_secs(),
+                    LOCK_TIMEOUT.as_secs(),
                     path.display()
                 ),
             ),
@@ -91,15 +91,15 @@ impl Folder {
     pub(super) fn version(
         &self,
         token: &TokenInfo,
-        user: User,
+        user: PinUser,
         pin: Option<&[u8]>,
     ) -> Result<String> {
         let key = self.key()?;
         let mut mac = <Hmac<Sha256> as Mac>::new_from_slice(&key[..])
             .map_err(|e| unwritable(&self.0, &std::io::Error::other(e)))?;
         let user: &[u8] = match user {
-            User::User => b"user",
-            User::SecurityOfficer => b"so",
+            PinUser::User => b"user",
+            PinUser::SecurityOfficer => b"so",
         };
         let way: &[u8] = if pin.is_some() { b"pin" } else { b"pad" };
         let parts = [

@@ -4,7 +4,7 @@ use super::ApduError;
 
 /// A command APDU: header, data, and how many bytes are expected in return.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Command {
+pub struct CommandApdu {
     /// Class: 00 for ISO commands, 80 for the SmartCard-HSM's own.
     pub cla: u8,
     /// Instruction.
@@ -25,7 +25,7 @@ const SHORT_NE: usize = 256;
 const EXTENDED_DATA: usize = 65_535;
 const EXTENDED_NE: usize = 65_536;
 
-impl Command {
+impl CommandApdu {
     /// A command without data that expects none.
     pub fn new(cla: u8, ins: u8, p1: u8, p2: u8) -> Self {
         Self {
@@ -155,7 +155,7 @@ fn extended_ne(le: [u8; 2]) -> usize {
 }
 
 /// Shows lengths only: the data may be a PIN.
-impl std::fmt::Debug for Command {
+impl std::fmt::Debug for CommandApdu {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self {
             cla, ins, p1, p2, ..
@@ -169,16 +169,16 @@ impl std::fmt::Debug for Command {
 mod tests {
     use super::*;
 
-    fn roundtrip(command: &Command, bytes: &[u8]) {
+    fn roundtrip(command: &CommandApdu, bytes: &[u8]) {
         assert_eq!(command.encode().unwrap().as_slice(), bytes);
-        assert_eq!(&Command::parse(bytes).unwrap(), command);
+        assert_eq!(&CommandApdu::parse(bytes).unwrap(), command);
         let extended = command.encode_extended().unwrap();
-        assert_eq!(&Command::parse(&extended).unwrap(), command);
+        assert_eq!(&CommandApdu::parse(&extended).unwrap(), command);
     }
 
     #[test]
     fn the_four_cases_are_short_where_that_suffices() {
-        let command = Command::new(0x80, 0x58, 1, 2);
+        let command = CommandApdu::new(0x80, 0x58, 1, 2);
         roundtrip(&command, &[0x80, 0x58, 1, 2]);
         roundtrip(&command.clone().expecting(256), &[0x80, 0x58, 1, 2, 0]);
         roundtrip(&command.clone().expecting(8), &[0x80, 0x58, 1, 2, 8]);
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_extended() {
-        let command = Command::new(0, 0xB1, 0, 0);
+        let command = CommandApdu::new(0, 0xB1, 0, 0);
         roundtrip(
             &command.clone().expecting(65_536),
             &[0, 0xB1, 0, 0, 0, 0, 0],
@@ -215,7 +215,7 @@ mod tests {
             &[0, 0x20, 0, 0x81, 0, 0, 2, 1],
             &[0, 0x20, 0, 0x81, 0, 0, 1, 1, 0],
         ] {
-            assert!(Command::parse(bytes).is_err(), "{bytes:?}");
+            assert!(CommandApdu::parse(bytes).is_err(), "{bytes:?}");
         }
     }
 }

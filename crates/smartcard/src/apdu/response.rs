@@ -1,19 +1,19 @@
 use zeroize::Zeroizing;
 
-use super::{ApduError, Status};
+use super::{ApduError, StatusWord};
 
 /// A response APDU: data, then two bytes of status.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Response {
+pub struct ResponseApdu {
     /// Response data, which may be a secret: wiped when dropped.
     pub data: Zeroizing<Vec<u8>>,
     /// The card's status word.
-    pub status: Status,
+    pub status: StatusWord,
 }
 
-impl Response {
+impl ResponseApdu {
     /// A status alone.
-    pub fn status(status: Status) -> Self {
+    pub fn status(status: StatusWord) -> Self {
         Self {
             data: Zeroizing::default(),
             status,
@@ -24,7 +24,7 @@ impl Response {
     pub fn ok(data: impl Into<Vec<u8>>) -> Self {
         Self {
             data: Zeroizing::new(data.into()),
-            status: Status::OK,
+            status: StatusWord::OK,
         }
     }
 
@@ -38,7 +38,7 @@ impl Response {
         data.truncate(len);
         Ok(Self {
             data,
-            status: Status(u16::from_be_bytes(status)),
+            status: StatusWord(u16::from_be_bytes(status)),
         })
     }
 
@@ -52,7 +52,7 @@ impl Response {
 }
 
 /// Shows the length only: the data may be a plaintext.
-impl std::fmt::Debug for Response {
+impl std::fmt::Debug for ResponseApdu {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let len = self.data.len();
         write!(f, "Response({len} bytes, {:04X})", self.status.0)
@@ -65,12 +65,15 @@ mod tests {
 
     #[test]
     fn data_and_status_go_there_and_back() {
-        let response = Response::ok([1, 2, 3]);
+        let response = ResponseApdu::ok([1, 2, 3]);
         assert_eq!(response.encode().as_slice(), [1, 2, 3, 0x90, 0]);
-        assert_eq!(Response::parse(vec![1, 2, 3, 0x90, 0]).unwrap(), response);
-        let refused = Response::parse(vec![0x6A, 0x82]).unwrap();
-        assert_eq!(refused, Response::status(Status::FILE_NOT_FOUND));
-        assert!(Response::parse(vec![0x90]).is_err());
-        assert!(Response::parse(Vec::new()).is_err());
+        assert_eq!(
+            ResponseApdu::parse(vec![1, 2, 3, 0x90, 0]).unwrap(),
+            response
+        );
+        let refused = ResponseApdu::parse(vec![0x6A, 0x82]).unwrap();
+        assert_eq!(refused, ResponseApdu::status(StatusWord::FILE_NOT_FOUND));
+        assert!(ResponseApdu::parse(vec![0x90]).is_err());
+        assert!(ResponseApdu::parse(Vec::new()).is_err());
     }
 }

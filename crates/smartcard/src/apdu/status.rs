@@ -4,11 +4,11 @@ use std::fmt;
 ///
 /// Shown with `{}` it says what it means and what to do.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Status(pub u16);
+pub struct StatusWord(pub u16);
 
 macro_rules! statuses {
     ($($(#[$doc:meta])* $name:ident = $word:literal, $meaning:literal;)*) => {
-        impl Status {
+        impl StatusWord {
             $($(#[$doc])* pub const $name: Self = Self($word);)*
 
             fn meaning(self) -> Option<&'static str> {
@@ -74,7 +74,7 @@ statuses! {
     UNKNOWN_ERROR = 0x6F00, "the card failed without saying why: try once more, then pull and plug it";
 }
 
-impl Status {
+impl StatusWord {
     /// `63Cx`: a wrong PIN (or, when only asked, none given), `tries` left.
     pub const fn tries(tries: u8) -> Self {
         Self(0x63C0 | (tries & 0xF) as u16)
@@ -130,7 +130,7 @@ const fn low_or_256(word: u16) -> usize {
     }
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for StatusWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = self.0;
         match (self.meaning(), self.tries_left()) {
@@ -148,7 +148,7 @@ impl fmt::Display for Status {
     }
 }
 
-impl fmt::Debug for Status {
+impl fmt::Debug for StatusWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Status({:04X})", self.0)
     }
@@ -160,20 +160,20 @@ mod tests {
 
     #[test]
     fn a_status_says_what_it_means() {
-        let wrong = Status::tries(2);
+        let wrong = StatusWord::tries(2);
         assert_eq!(wrong.tries_left(), Some(2));
         assert_eq!(wrong.to_string(), "wrong PIN, 2 tries left (63C2)");
-        assert_eq!(Status::PIN_BLOCKED.tries_left(), Some(0));
-        assert!(Status::PIN_BLOCKED.to_string().contains("SO-PIN"));
-        assert!(Status(0x6F42).to_string().contains("6F42"));
-        assert_eq!(Status::OK.tries_left(), None);
+        assert_eq!(StatusWord::PIN_BLOCKED.tries_left(), Some(0));
+        assert!(StatusWord::PIN_BLOCKED.to_string().contains("SO-PIN"));
+        assert!(StatusWord(0x6F42).to_string().contains("6F42"));
+        assert_eq!(StatusWord::OK.tries_left(), None);
     }
 
     #[test]
     fn lengths_in_a_status() {
-        assert_eq!(Status(0x6110).bytes_waiting(), Some(16));
-        assert_eq!(Status(0x6100).bytes_waiting(), Some(256));
-        assert_eq!(Status(0x6C20).right_le(), Some(32));
-        assert_eq!(Status::OK.right_le(), None);
+        assert_eq!(StatusWord(0x6110).bytes_waiting(), Some(16));
+        assert_eq!(StatusWord(0x6100).bytes_waiting(), Some(256));
+        assert_eq!(StatusWord(0x6C20).right_le(), Some(32));
+        assert_eq!(StatusWord::OK.right_le(), None);
     }
 }

@@ -1,7 +1,7 @@
 use zeroize::Zeroizing;
 
 use crate::Card;
-use crate::apdu::{Command, instruction};
+use crate::apdu::{CommandApdu, instruction};
 use crate::channel::CardChannel;
 use crate::error::CardError;
 use crate::file::KeyReference;
@@ -30,7 +30,7 @@ impl<C: CardChannel> Card<C> {
         key: KeyReference,
         public: &[u8],
     ) -> Result<Zeroizing<Vec<u8>>, CardError> {
-        let command = Command::new(0x80, instruction::DECIPHER, key.0, ECDH)
+        let command = CommandApdu::new(0x80, instruction::DECIPHER, key.0, ECDH)
             .with_data(public)
             .expecting(256);
         let point = self.run(NAME, command)?;

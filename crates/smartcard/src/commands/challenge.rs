@@ -1,7 +1,7 @@
 use zeroize::Zeroizing;
 
 use crate::Card;
-use crate::apdu::{Command, instruction};
+use crate::apdu::{CommandApdu, instruction};
 use crate::channel::CardChannel;
 use crate::error::CardError;
 
@@ -15,7 +15,8 @@ impl<C: CardChannel> Card<C> {
         let mut random = Zeroizing::new(Vec::with_capacity(len));
         while random.len() < len {
             let wanted = (len - random.len()).min(CHUNK).min(self.max_answer());
-            let command = Command::new(0x00, instruction::GET_CHALLENGE, 0, 0).expecting(wanted);
+            let command =
+                CommandApdu::new(0x00, instruction::GET_CHALLENGE, 0, 0).expecting(wanted);
             let part = self.run(NAME, command)?;
             if part.is_empty() || part.len() > wanted {
                 let what = format!("{} random bytes in place of {wanted}", part.len());

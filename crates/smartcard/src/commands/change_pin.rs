@@ -1,9 +1,9 @@
 use hsmux_token::Secret;
 
 use super::verify::check_user_pin;
-use super::{Pin, SoPin};
+use super::{PinReference, SoPin};
 use crate::Card;
-use crate::apdu::{Command, instruction};
+use crate::apdu::{CommandApdu, instruction};
 use crate::channel::CardChannel;
 use crate::error::CardError;
 use crate::secret::joined;
@@ -16,16 +16,17 @@ impl<C: CardChannel> Card<C> {
     pub fn change_pin(&mut self, old: &Secret, new: &Secret) -> Result<(), CardError> {
         check_user_pin(NAME, old)?;
         check_user_pin(NAME, new)?;
-        self.change(Pin::User, old.expose(), new.expose())
+        self.change(PinReference::User, old.expose(), new.expose())
     }
 
     /// A new SO-PIN for the old one.
     pub fn change_so_pin(&mut self, old: &SoPin, new: &SoPin) -> Result<(), CardError> {
-        self.change(Pin::SecurityOfficer, old.expose(), new.expose())
+        self.change(PinReference::SecurityOfficer, old.expose(), new.expose())
     }
 
-    fn change(&mut self, pin: Pin, old: &[u8], new: &[u8]) -> Result<(), CardError> {
-        let mut command = Command::new(0x00, instruction::CHANGE_REFERENCE_DATA, 0x00, pin as u8);
+    fn change(&mut self, pin: PinReference, old: &[u8], new: &[u8]) -> Result<(), CardError> {
+        let mut command =
+            CommandApdu::new(0x00, instruction::CHANGE_REFERENCE_DATA, 0x00, pin as u8);
         command.data = joined(&[old, new]);
         self.run(NAME, command)?;
         self.note_login(true);

@@ -1,7 +1,7 @@
 use zeroize::Zeroizing;
 
 use crate::Card;
-use crate::apdu::{Command, instruction};
+use crate::apdu::{CommandApdu, instruction};
 use crate::channel::CardChannel;
 use crate::error::CardError;
 use crate::file::KeyReference;
@@ -16,7 +16,7 @@ impl<C: CardChannel> Card<C> {
         key: KeyReference,
         cryptogram: &[u8],
     ) -> Result<Zeroizing<Vec<u8>>, CardError> {
-        let command = Command::new(0x80, instruction::DECIPHER, key.0, RSA)
+        let command = CommandApdu::new(0x80, instruction::DECIPHER, key.0, RSA)
             .with_data(cryptogram)
             .expecting(512);
         self.run(NAME, command)

@@ -1,5 +1,5 @@
 use crate::Card;
-use crate::apdu::{Command, instruction};
+use crate::apdu::{CommandApdu, instruction};
 use crate::channel::CardChannel;
 use crate::error::CardError;
 use crate::file::KeyReference;
@@ -16,7 +16,7 @@ impl<C: CardChannel> Card<C> {
         derived: KeyReference,
         parameter: &[u8],
     ) -> Result<(), CardError> {
-        let mut command = Command::new(0x80, instruction::DERIVE_EC_KEY, key.0, derived.0);
+        let mut command = CommandApdu::new(0x80, instruction::DERIVE_EC_KEY, key.0, derived.0);
         command.data = joined(&[&[EC_DERIVE], parameter]);
         self.run(NAME, command).map(drop)
     }

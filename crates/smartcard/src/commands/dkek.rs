@@ -1,7 +1,7 @@
 use zeroize::Zeroizing;
 
 use crate::Card;
-use crate::apdu::{Command, Status, instruction};
+use crate::apdu::{CommandApdu, StatusWord, instruction};
 use crate::channel::CardChannel;
 use crate::error::CardError;
 
@@ -24,11 +24,11 @@ impl<C: CardChannel> Card<C> {
     /// The state of the DKEK; nothing if the card was initialised without one (OpenSC
     /// `sc_hsm_import_dkek_share`).
     pub fn dkek_status(&mut self) -> Result<Option<DkekStatus>, CardError> {
-        let command = Command::new(0x80, instruction::IMPORT_DKEK, 0, 0).expecting(256);
+        let command = CommandApdu::new(0x80, instruction::IMPORT_DKEK, 0, 0).expecting(256);
         let response = self.transmit(STATUS, command)?;
         match response.status {
-            Status::OK => self.dkek_answer(STATUS, &response.data).map(Some),
-            Status::INSTRUCTION_NOT_SUPPORTED => Ok(None),
+            StatusWord::OK => self.dkek_answer(STATUS, &response.data).map(Some),
+            StatusWord::INSTRUCTION_NOT_SUPPORTED => Ok(None),
             status => Err(self.refused(STATUS, status)),
         }
     }
@@ -38,7 +38,7 @@ impl<C: CardChannel> Card<C> {
         &mut self,
         share: &Zeroizing<[u8; 32]>,
     ) -> Result<DkekStatus, CardError> {
-        let command = Command::new(0x80, instruction::IMPORT_DKEK, 0, 0)
+        let command = CommandApdu::new(0x80, instruction::IMPORT_DKEK, 0, 0)
             .with_data(share.as_slice())
             .expecting(256);
         let answer = self.run(IMPORT, command)?;

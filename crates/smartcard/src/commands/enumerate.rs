@@ -1,5 +1,5 @@
 use crate::Card;
-use crate::apdu::{Command, instruction};
+use crate::apdu::{CommandApdu, instruction};
 use crate::channel::CardChannel;
 use crate::error::CardError;
 use crate::file::FileId;
@@ -9,8 +9,8 @@ const NAME: &str = "ENUMERATE OBJECTS";
 impl<C: CardChannel> Card<C> {
     /// The identifiers of all keys and files, in the card's order (OpenSC `sc_hsm_list_files`).
     pub fn enumerate(&mut self) -> Result<Vec<FileId>, CardError> {
-        let command =
-            Command::new(0x80, instruction::ENUMERATE_OBJECTS, 0, 0).expecting(self.max_answer());
+        let command = CommandApdu::new(0x80, instruction::ENUMERATE_OBJECTS, 0, 0)
+            .expecting(self.max_answer());
         let answer = self.run(NAME, command)?;
         let (files, rest) = answer.as_chunks();
         if !rest.is_empty() {

@@ -1,5 +1,5 @@
 use crate::Card;
-use crate::apdu::{Command, instruction};
+use crate::apdu::{CommandApdu, instruction};
 use crate::channel::CardChannel;
 use crate::error::CardError;
 use crate::file::KeyReference;
@@ -61,7 +61,7 @@ impl<C: CardChannel> Card<C> {
             .map(|algorithm| *algorithm as u8)
             .collect();
         let counter = use_counter.map(|counter| tlv(0x90, &[&counter.to_be_bytes()]));
-        let command = Command::new(0x00, instruction::GENERATE_KEY, key.0, size as u8)
+        let command = CommandApdu::new(0x00, instruction::GENERATE_KEY, key.0, size as u8)
             .with_data([tlv(0x91, &[&algorithms]), counter.unwrap_or_default()].concat());
         self.run(NAME, command).map(drop)
     }

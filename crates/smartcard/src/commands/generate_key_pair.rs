@@ -1,5 +1,5 @@
 use crate::Card;
-use crate::apdu::{Command, instruction};
+use crate::apdu::{CommandApdu, instruction};
 use crate::channel::CardChannel;
 use crate::curve::Curve;
 use crate::cvc::tag;
@@ -93,7 +93,7 @@ impl KeyPair {
 
 impl<C: CardChannel> Card<C> {
     /// Makes a key pair, and answers the certificate request with its public half:
-    /// [`Request`](crate::cvc::Request) reads it (ISO/IEC 7816-8, section 11.3; OpenSC
+    /// [`CvcRequest`](crate::cvc::CvcRequest) reads it (ISO/IEC 7816-8, section 11.3; OpenSC
     /// `sc_hsm_generate_keypair`).
     ///
     /// A card needs seconds for an EC key and up to minutes for RSA with 4096 bits. sc-hsm-embedded expects that the
@@ -103,7 +103,7 @@ impl<C: CardChannel> Card<C> {
         key: KeyReference,
         pair: &KeyPair,
     ) -> Result<Vec<u8>, CardError> {
-        let command = Command::new(0x00, instruction::GENERATE_KEY_PAIR, key.0, 0x00)
+        let command = CommandApdu::new(0x00, instruction::GENERATE_KEY_PAIR, key.0, 0x00)
             .with_data(pair.body())
             .expecting(self.max_answer());
         Ok(self.run(NAME, command)?.to_vec())

@@ -3,7 +3,7 @@ use hsmux_token::Secret;
 use super::SoPin;
 use super::verify::check_user_pin;
 use crate::Card;
-use crate::apdu::{Command, instruction};
+use crate::apdu::{CommandApdu, instruction};
 use crate::channel::CardChannel;
 use crate::error::CardError;
 use crate::secret::joined;
@@ -53,7 +53,7 @@ impl<C: CardChannel> Card<C> {
         let keys = how
             .public_keys
             .map(|(all, needed)| tlv(0x93, &[&[all, needed]]));
-        let mut command = Command::new(0x80, instruction::INITIALIZE, 0, 0);
+        let mut command = CommandApdu::new(0x80, instruction::INITIALIZE, 0, 0);
         command.data = joined(&[
             &tlv(0x80, &[&options.to_be_bytes()]),
             &pin,

@@ -1,12 +1,12 @@
 use crate::Card;
-use crate::apdu::{Command, Status, instruction};
+use crate::apdu::{CommandApdu, StatusWord, instruction};
 use crate::channel::CardChannel;
 use crate::error::CardError;
 
 /// A PIN of the card, by its reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Pin {
+pub enum PinReference {
     /// The user's, which keys need.
     User = 0x81,
     /// The security officer's (initialisation code), which unblocks the user's and initialises.
@@ -32,12 +32,12 @@ const NAME: &str = "VERIFY (status)";
 
 impl<C: CardChannel> Card<C> {
     /// The state of a PIN, without a try: VERIFY without data (ISO/IEC 7816-4, section 11.5.6).
-    pub fn pin_status(&mut self, pin: Pin) -> Result<PinStatus, CardError> {
-        let command = Command::new(0x00, instruction::VERIFY, 0x00, pin as u8);
+    pub fn pin_status(&mut self, pin: PinReference) -> Result<PinStatus, CardError> {
+        let command = CommandApdu::new(0x00, instruction::VERIFY, 0x00, pin as u8);
         match self.transmit(NAME, command)?.status {
-            Status::OK => Ok(PinStatus::LoggedIn),
-            Status::REFERENCE_UNUSABLE => Ok(PinStatus::Transport),
-            Status::REFERENCE_NOT_FOUND => Ok(PinStatus::NotSet),
+            StatusWord::OK => Ok(PinStatus::LoggedIn),
+            StatusWord::REFERENCE_UNUSABLE => Ok(PinStatus::Transport),
+            StatusWord::REFERENCE_NOT_FOUND => Ok(PinStatus::NotSet),
             status => match status.tries_left() {
                 Some(0) => Ok(PinStatus::Blocked),
                 Some(tries) => Ok(PinStatus::TriesLeft(tries)),

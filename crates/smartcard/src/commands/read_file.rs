@@ -1,7 +1,7 @@
 use zeroize::Zeroizing;
 
 use crate::Card;
-use crate::apdu::{Command, Response, Status, instruction};
+use crate::apdu::{CommandApdu, ResponseApdu, StatusWord, instruction};
 use crate::channel::CardChannel;
 use crate::error::CardError;
 use crate::file::FileId;
@@ -32,10 +32,10 @@ impl<C: CardChannel> Card<C> {
             }
             content.extend_from_slice(&response.data);
             match response.status {
-                Status::OK if response.data.len() >= chunk => {}
-                Status::OK | Status::END_OF_FILE => return Ok(content),
+                StatusWord::OK if response.data.len() >= chunk => {}
+                StatusWord::OK | StatusWord::END_OF_FILE => return Ok(content),
                 // The length of the file is a multiple of what is read at once.
-                Status::WRONG_OFFSET if !content.is_empty() => return Ok(content),
+                StatusWord::WRONG_OFFSET if !content.is_empty() => return Ok(content),
                 status => return Err(self.refused(NAME, status)),
             }
         }
@@ -49,7 +49,7 @@ impl<C: CardChannel> Card<C> {
     ) -> Result<Option<Zeroizing<Vec<u8>>>, CardError> {
         match self.read_file(file) {
             Ok(content) => Ok(Some(content)),
-            Err(error) if error.status() == Some(Status::FILE_NOT_FOUND) => Ok(None),
+            Err(error) if error.status() == Some(StatusWord::FILE_NOT_FOUND) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -59,9 +59,9 @@ impl<C: CardChannel> Card<C> {
         file: FileId,
         offset: usize,
         len: usize,
-    ) -> Result<Response, CardError> {
+    ) -> Result<ResponseApdu, CardError> {
         let [p1, p2] = file.0.to_be_bytes();
-        let command = Command::new(0x00, instruction::READ_BINARY, p1, p2)
+        let command = CommandApdu::new(0x00, instruction::READ_BINARY, p1, p2)
             .with_data(tlv(0x54, &[&(offset as u16).to_be_bytes()]))
             .expecting(len);
         self.transmit(NAME, command)

@@ -1,9 +1,9 @@
 use hsmux_token::Secret;
 
 use super::verify::check_user_pin;
-use super::{Pin, SoPin};
+use super::{PinReference, SoPin};
 use crate::Card;
-use crate::apdu::{Command, instruction};
+use crate::apdu::{CommandApdu, instruction};
 use crate::channel::CardChannel;
 use crate::error::CardError;
 use crate::secret::joined;
@@ -27,7 +27,12 @@ impl<C: CardChannel> Card<C> {
             }
             None => (0x01, &[][..]),
         };
-        let mut command = Command::new(0x00, instruction::RESET_RETRY_COUNTER, p1, Pin::User as u8);
+        let mut command = CommandApdu::new(
+            0x00,
+            instruction::RESET_RETRY_COUNTER,
+            p1,
+            PinReference::User as u8,
+        );
         command.data = joined(&[so_pin.expose(), new]);
         self.run(NAME, command).map(drop)
     }

@@ -1,5 +1,5 @@
 use crate::Card;
-use crate::apdu::{Command, Status, instruction};
+use crate::apdu::{CommandApdu, StatusWord, instruction};
 use crate::channel::CardChannel;
 use crate::error::CardError;
 use crate::file::FileId;
@@ -27,7 +27,7 @@ impl<C: CardChannel> Card<C> {
     /// Selects the SmartCard-HSM's application, which logs everybody out (ISO/IEC 7816-4, section 11.2.2).
     pub fn select(&mut self) -> Result<Application, CardError> {
         // The card wants a short Le, also where it takes extended ones.
-        let command = Command::new(0x00, instruction::SELECT, 0x04, 0x00)
+        let command = CommandApdu::new(0x00, instruction::SELECT, 0x04, 0x00)
             .with_data(AID)
             .expecting(256);
         let answer = self.run(NAME, command)?;
@@ -37,13 +37,13 @@ impl<C: CardChannel> Card<C> {
 
     /// Selects a file; whether it exists is the answer.
     pub fn select_file(&mut self, file: FileId) -> Result<bool, CardError> {
-        let command = Command::new(0x00, instruction::SELECT, 0x00, 0x00)
+        let command = CommandApdu::new(0x00, instruction::SELECT, 0x00, 0x00)
             .with_data(file.0.to_be_bytes())
             .expecting(256);
         let response = self.transmit(NAME, command)?;
         match response.status {
-            Status::OK => Ok(true),
-            Status::FILE_NOT_FOUND => Ok(false),
+            StatusWord::OK => Ok(true),
+            StatusWord::FILE_NOT_FOUND => Ok(false),
             status => Err(self.refused(NAME, status)),
         }
     }

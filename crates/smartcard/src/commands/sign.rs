@@ -1,5 +1,5 @@
 use crate::Card;
-use crate::apdu::{Command, instruction};
+use crate::apdu::{CommandApdu, instruction};
 use crate::channel::CardChannel;
 use crate::error::CardError;
 use crate::file::KeyReference;
@@ -59,7 +59,7 @@ impl<C: CardChannel> Card<C> {
         algorithm: SignAlgorithm,
         data: &[u8],
     ) -> Result<Vec<u8>, CardError> {
-        let command = Command::new(0x80, instruction::SIGN, key.0, algorithm as u8)
+        let command = CommandApdu::new(0x80, instruction::SIGN, key.0, algorithm as u8)
             .with_data(data)
             .expecting(512);
         Ok(self.run(NAME, command)?.to_vec())

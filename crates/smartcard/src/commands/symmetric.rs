@@ -2,7 +2,7 @@ use zeroize::Zeroizing;
 
 use super::AesAlgorithm;
 use crate::Card;
-use crate::apdu::{Command, instruction};
+use crate::apdu::{CommandApdu, instruction};
 use crate::channel::CardChannel;
 use crate::error::CardError;
 use crate::file::KeyReference;
@@ -92,7 +92,7 @@ impl<C: CardChannel> Card<C> {
     ) -> Result<Zeroizing<Vec<u8>>, CardError> {
         let ne = data.len().max(256).min(self.max_answer());
         let mut command =
-            Command::new(0x80, instruction::SYMMETRIC, key.0, algorithm as u8).expecting(ne);
+            CommandApdu::new(0x80, instruction::SYMMETRIC, key.0, algorithm as u8).expecting(ne);
         command.data = data;
         self.run(NAME, command)
     }

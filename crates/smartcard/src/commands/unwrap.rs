@@ -1,5 +1,5 @@
 use crate::Card;
-use crate::apdu::{Command, Status, instruction};
+use crate::apdu::{CommandApdu, StatusWord, instruction};
 use crate::channel::CardChannel;
 use crate::error::CardError;
 use crate::file::{FileId, KeyReference};
@@ -8,12 +8,12 @@ const NAME: &str = "UNWRAP KEY";
 const UNWRAP: u8 = 0x93;
 
 /// Refusals of an unknown form of the command: the card has done nothing.
-const OTHER_FORM: [Status; 5] = [
-    Status::WRONG_LENGTH,
-    Status::FUNCTION_NOT_SUPPORTED,
-    Status::WRONG_PARAMETERS,
-    Status::FILE_NOT_FOUND,
-    Status::CONDITIONS_NOT_SATISFIED,
+const OTHER_FORM: [StatusWord; 5] = [
+    StatusWord::WRONG_LENGTH,
+    StatusWord::FUNCTION_NOT_SUPPORTED,
+    StatusWord::WRONG_PARAMETERS,
+    StatusWord::FILE_NOT_FOUND,
+    StatusWord::CONDITIONS_NOT_SATISFIED,
 ];
 
 impl<C: CardChannel> Card<C> {
@@ -24,10 +24,10 @@ impl<C: CardChannel> Card<C> {
     /// for readers whose commands are shorter than a blob. A blob that fits is sent in the command, and through the
     /// file if the card does not know that form.
     pub fn unwrap_key(&mut self, key: KeyReference, blob: &[u8]) -> Result<(), CardError> {
-        let unwrap = || Command::new(0x80, instruction::UNWRAP_KEY, key.0, UNWRAP);
+        let unwrap = || CommandApdu::new(0x80, instruction::UNWRAP_KEY, key.0, UNWRAP);
         if blob.len() <= self.max_data() {
             match self.transmit(NAME, unwrap().with_data(blob))?.status {
-                Status::OK => return Ok(()),
+                StatusWord::OK => return Ok(()),
                 status if OTHER_FORM.contains(&status) => {}
                 status => return Err(self.refused(NAME, status)),
             }

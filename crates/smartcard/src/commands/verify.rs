@@ -1,9 +1,9 @@
 use hsmux_token::Secret;
 use zeroize::Zeroizing;
 
-use super::Pin;
+use super::PinReference;
 use crate::Card;
-use crate::apdu::{Command, instruction};
+use crate::apdu::{CommandApdu, instruction};
 use crate::channel::CardChannel;
 use crate::error::CardError;
 
@@ -44,16 +44,16 @@ impl<C: CardChannel> Card<C> {
     /// A PIN that no card can have is refused here, before it costs a try.
     pub fn verify(&mut self, pin: &Secret) -> Result<(), CardError> {
         check_user_pin(NAME, pin)?;
-        self.verify_bytes(Pin::User, pin.expose())
+        self.verify_bytes(PinReference::User, pin.expose())
     }
 
     /// Checks the SO-PIN; not every version of the card has this. A wrong one is `63Cx`, and one try less.
     pub fn verify_so(&mut self, pin: &SoPin) -> Result<(), CardError> {
-        self.verify_bytes(Pin::SecurityOfficer, pin.expose())
+        self.verify_bytes(PinReference::SecurityOfficer, pin.expose())
     }
 
-    fn verify_bytes(&mut self, pin: Pin, bytes: &[u8]) -> Result<(), CardError> {
-        let command = Command::new(0x00, instruction::VERIFY, 0x00, pin as u8).with_data(bytes);
+    fn verify_bytes(&mut self, pin: PinReference, bytes: &[u8]) -> Result<(), CardError> {
+        let command = CommandApdu::new(0x00, instruction::VERIFY, 0x00, pin as u8).with_data(bytes);
         self.run(NAME, command)?;
         self.note_login(true);
         Ok(())

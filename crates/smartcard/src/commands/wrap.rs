@@ -1,5 +1,5 @@
 use crate::Card;
-use crate::apdu::{Command, instruction};
+use crate::apdu::{CommandApdu, instruction};
 use crate::channel::CardChannel;
 use crate::error::CardError;
 use crate::file::KeyReference;
@@ -12,7 +12,7 @@ impl<C: CardChannel> Card<C> {
     /// [`unwrap`](Self::unwrap_key) it. `6985` while shares are missing.
     pub fn wrap_key(&mut self, key: KeyReference) -> Result<Vec<u8>, CardError> {
         let command =
-            Command::new(0x80, instruction::WRAP_KEY, key.0, WRAP).expecting(self.max_answer());
+            CommandApdu::new(0x80, instruction::WRAP_KEY, key.0, WRAP).expecting(self.max_answer());
         Ok(self.run(NAME, command)?.to_vec())
     }
 }

@@ -1,5 +1,5 @@
 use crate::Card;
-use crate::apdu::{Command, instruction};
+use crate::apdu::{CommandApdu, instruction};
 use crate::channel::CardChannel;
 use crate::error::CardError;
 use crate::file::FileId;
@@ -46,7 +46,7 @@ impl<C: CardChannel> Card<C> {
     fn write_part(&mut self, file: FileId, offset: usize, part: &[u8]) -> Result<(), CardError> {
         let [p1, p2] = file.0.to_be_bytes();
         let offset = tlv(0x54, &[&(offset as u16).to_be_bytes()]);
-        let command = Command::new(0x00, instruction::UPDATE_BINARY, p1, p2)
+        let command = CommandApdu::new(0x00, instruction::UPDATE_BINARY, p1, p2)
             .with_data([offset, tlv(0x53, &[part])].concat());
         self.run(NAME, command).map(drop)
     }

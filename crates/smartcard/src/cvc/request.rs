@@ -9,7 +9,7 @@ use crate::tlv::{Tlv, TlvError};
 /// The new key signs its own certificate (the inner signature: whoever asks has the key), and the device's
 /// key signs the whole (the outer signature: the key was made in this card).
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct CvcRequest {
     /// The certificate, signed by its own key.
     pub certificate: Certificate,
     /// The maker of the outer signature; nothing in a request without one.
@@ -25,7 +25,7 @@ pub struct OuterSignature {
     signature: Vec<u8>,
 }
 
-impl Request {
+impl CvcRequest {
     /// Reads a request, with the outer signature or without.
     pub fn parse(bytes: &[u8]) -> Result<Self, CvcError> {
         let (outer, _) = Tlv::first(bytes)?;

@@ -4,7 +4,7 @@ use hsmux_token::Secret;
 use parking_lot::Mutex;
 
 use super::{ProvisionError, Result};
-use crate::{Card, CardChannel, CardError, Pin, PinStatus};
+use crate::{Card, CardChannel, CardError, PinReference, PinStatus};
 
 /// A card, and what its user logs in with.
 pub struct Access<C> {
@@ -67,16 +67,16 @@ pub(super) fn log_in<C: CardChannel>(
     pin: &Secret,
     last_try: bool,
 ) -> Result<()> {
-    may_try(card, serial, Pin::User, last_try)?;
+    may_try(card, serial, PinReference::User, last_try)?;
     let verified = card.verify(pin);
-    verified.map_err(|error| refused(serial, Pin::User, error))
+    verified.map_err(|error| refused(serial, PinReference::User, error))
 }
 
 /// Allows a try of the PIN, if it is set, not blocked, and not at its last try.
 pub(super) fn may_try<C: CardChannel>(
     card: &mut Card<C>,
     serial: &str,
-    pin: Pin,
+    pin: PinReference,
     last_try: bool,
 ) -> Result<()> {
     let status = card.pin_status(pin)?;
@@ -87,7 +87,9 @@ pub(super) fn may_try<C: CardChannel>(
             whose: whose(pin),
         },
         PinStatus::LoggedIn | PinStatus::TriesLeft(_) => return Ok(()),
-        PinStatus::Blocked if pin == Pin::User => ProvisionError::PinBlocked { card: serial },
+        PinStatus::Blocked if pin == PinReference::User => {
+            ProvisionError::PinBlocked { card: serial }
+        }
         PinStatus::Blocked => ProvisionError::SoPinBlocked { card: serial },
         PinStatus::Transport => ProvisionError::TransportPin { card: serial },
         PinStatus::NotSet => ProvisionError::NotInitialised { card: serial },
@@ -95,10 +97,10 @@ pub(super) fn may_try<C: CardChannel>(
 }
 
 /// The error of a command that used a PIN: a wrong one is told from everything else.
-pub(super) fn refused(serial: &str, pin: Pin, error: CardError) -> ProvisionError {
+pub(super) fn refused(serial: &str, pin: PinReference, error: CardError) -> ProvisionError {
     let card = serial.to_owned();
-    match error.status().and_then(crate::Status::tries_left) {
-        Some(0) if pin == Pin::User => ProvisionError::PinBlocked { card },
+    match error.status().and_then(crate::StatusWord::tries_left) {
+        Some(0) if pin == PinReference::User => ProvisionError::PinBlocked { card },
         Some(0) => ProvisionError::SoPinBlocked { card },
         Some(tries) => ProvisionError::WrongPin {
             card,
@@ -109,9 +111,9 @@ pub(super) fn refused(serial: &str, pin: Pin, error: CardError) -> ProvisionErro
     }
 }
 
-pub(super) fn whose(pin: Pin) -> &'static str {
+pub(super) fn whose(pin: PinReference) -> &'static str {
     match pin {
-        Pin::User => "PIN",
-        Pin::SecurityOfficer => "SO-PIN",
+        PinReference::User => "PIN",
+        PinReference::SecurityOfficer => "SO-PIN",
     }
 }

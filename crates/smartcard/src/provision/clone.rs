@@ -9,7 +9,7 @@ use super::access::{Access, PinTryGuard, may_try};
 use super::receive::{self, CardProgress, ReceiveResult, Receiver, TransferItem};
 use super::{ProvisionError, Result, domain};
 use crate::dkek::CheckValue;
-use crate::{CardChannel, Pin};
+use crate::{CardChannel, PinReference};
 
 /// Checks that a clone can begin: nothing is touched, no PIN is tried.
 ///
@@ -27,7 +27,7 @@ pub fn check<C: CardChannel>(
         } = access;
         card.exclusively(|card| {
             card.select()?;
-            may_try(card, serial, Pin::User, *last_try)?;
+            may_try(card, serial, PinReference::User, *last_try)?;
             domain::check_value(card, serial)
         })
     };

@@ -1,7 +1,7 @@
 use hsmux_token::{Error, Kind};
 
 use crate::dkek::{CheckValue, DkekError};
-use crate::{CardError, ChannelError, FileId, KeyReference, Status};
+use crate::{CardError, ChannelError, FileId, KeyReference, StatusWord};
 
 /// Why provisioning stopped, on which card, and what to do.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -187,7 +187,7 @@ impl ProvisionError {
     pub fn ends_card(&self) -> bool {
         match self {
             Self::Card(CardError::Channel(_)) => true,
-            Self::Card(error) => error.status() == Some(Status::NOT_ENOUGH_MEMORY),
+            Self::Card(error) => error.status() == Some(StatusWord::NOT_ENOUGH_MEMORY),
             _ => !self.concerns_one_object(),
         }
     }

@@ -3,7 +3,7 @@
 use super::Result;
 use super::access::{may_try, refused};
 use crate::pkcs15::TokenInfo;
-use crate::{Card, CardChannel, FileId, Initialize, Pin, PinStatus, Status};
+use crate::{Card, CardChannel, FileId, Initialize, PinReference, PinStatus, StatusWord};
 
 /// Erases a card with all its keys, and sets it up. A wrong SO-PIN costs one of its tries, and erases nothing.
 ///
@@ -18,22 +18,25 @@ pub fn initialise<C: CardChannel>(
 ) -> Result<()> {
     card.exclusively(|card| {
         card.select()?;
-        let before = card.pin_status(Pin::SecurityOfficer)?;
+        let before = card.pin_status(PinReference::SecurityOfficer)?;
         if before != PinStatus::NotSet {
-            may_try(card, serial, Pin::SecurityOfficer, last_try)?;
+            may_try(card, serial, PinReference::SecurityOfficer, last_try)?;
         }
         let initialised = card.initialize(how);
         if let Err(error) = initialised {
             return Err(
-                match (error.status(), card.pin_status(Pin::SecurityOfficer)?) {
+                match (
+                    error.status(),
+                    card.pin_status(PinReference::SecurityOfficer)?,
+                ) {
                     // The card does not say "wrong SO-PIN", but it counts one.
-                    (Some(Status::CONDITIONS_NOT_SATISFIED), after) if after != before => {
+                    (Some(StatusWord::CONDITIONS_NOT_SATISFIED), after) if after != before => {
                         let counted = match after {
-                            PinStatus::TriesLeft(tries) => Status::tries(tries),
-                            _ => Status::PIN_BLOCKED,
+                            PinStatus::TriesLeft(tries) => StatusWord::tries(tries),
+                            _ => StatusWord::PIN_BLOCKED,
                         };
                         let error = card.refused("INITIALIZE DEVICE", counted);
-                        refused(serial, Pin::SecurityOfficer, error)
+                        refused(serial, PinReference::SecurityOfficer, error)
                     }
                     _ => error.into(),
                 },

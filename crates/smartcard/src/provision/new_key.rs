@@ -12,7 +12,7 @@ use super::package::{KeyPackage, remove};
 use super::{ProvisionError, Result, domain};
 use crate::dkek::CheckValue;
 use crate::pkcs15::KeyDescription;
-use crate::{Card, CardChannel, FileKind, KeyReference, Pin, PinStatus};
+use crate::{Card, CardChannel, FileKind, KeyReference, PinReference, PinStatus};
 
 /// The numbers that a card can give to keys; 0 is its own.
 const NUMBERS: std::ops::RangeInclusive<u8> = 1..=u8::MAX;
@@ -123,7 +123,7 @@ fn in_use<C: CardChannel, T>(
     work: impl FnOnce(&mut Card<C>) -> Result<T>,
 ) -> Result<T> {
     card.exclusively(|card| {
-        let status = card.pin_status(Pin::User)?;
+        let status = card.pin_status(PinReference::User)?;
         if status != PinStatus::LoggedIn {
             let card = serial.to_owned();
             return Err(ProvisionError::NotInUse { card });

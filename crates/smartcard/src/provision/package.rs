@@ -8,7 +8,7 @@ use super::key_proof::KeyProof;
 use super::{Access, ProvisionError, Result, domain};
 use crate::dkek::{WrappedKey, WrappedKeyFile};
 use crate::tlv::Tlv;
-use crate::{Card, CardChannel, FileId, FileKind, KeyReference, Status, cvc};
+use crate::{Card, CardChannel, FileId, FileKind, KeyReference, StatusWord, cvc};
 
 /// A key that left a card.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
@@ -51,11 +51,13 @@ impl KeyPackage {
         let wrapped = card.wrap_key(reference).map_err(|error| {
             let (card, key) = (serial.to_owned(), reference);
             match error.status() {
-                Some(Status::FILE_NOT_FOUND | Status::REFERENCE_NOT_FOUND) => {
+                Some(StatusWord::FILE_NOT_FOUND | StatusWord::REFERENCE_NOT_FOUND) => {
                     ProvisionError::NoKey { card, key }
                 }
                 // The DKEK is complete: that has been looked at.
-                Some(Status::CONDITIONS_NOT_SATISFIED) => ProvisionError::MayNotLeave { card, key },
+                Some(StatusWord::CONDITIONS_NOT_SATISFIED) => {
+                    ProvisionError::MayNotLeave { card, key }
+                }
                 _ => error.into(),
             }
         });

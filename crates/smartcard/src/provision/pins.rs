@@ -4,7 +4,7 @@ use hsmux_token::Secret;
 
 use super::Result;
 use super::access::{may_try, refused};
-use crate::{Card, CardChannel, Pin, PinStatus, SoPin};
+use crate::{Card, CardChannel, PinReference, PinStatus, SoPin};
 
 /// The user's PIN for a new one; a transport PIN becomes one that works.
 pub fn change<C: CardChannel>(
@@ -17,11 +17,11 @@ pub fn change<C: CardChannel>(
     card.exclusively(|card| {
         card.select()?;
         // The transport PIN's own counter is not told; its change is all that it is good for.
-        if card.pin_status(Pin::User)? != PinStatus::Transport {
-            may_try(card, serial, Pin::User, last_try)?;
+        if card.pin_status(PinReference::User)? != PinStatus::Transport {
+            may_try(card, serial, PinReference::User, last_try)?;
         }
         let changed = card.change_pin(old, new);
-        changed.map_err(|error| refused(serial, Pin::User, error))
+        changed.map_err(|error| refused(serial, PinReference::User, error))
     })
 }
 
@@ -35,8 +35,8 @@ pub fn unblock<C: CardChannel>(
 ) -> Result<()> {
     card.exclusively(|card| {
         card.select()?;
-        may_try(card, serial, Pin::SecurityOfficer, last_try)?;
+        may_try(card, serial, PinReference::SecurityOfficer, last_try)?;
         let reset = card.reset_retry_counter(so_pin, new);
-        reset.map_err(|error| refused(serial, Pin::SecurityOfficer, error))
+        reset.map_err(|error| refused(serial, PinReference::SecurityOfficer, error))
     })
 }

@@ -3,7 +3,9 @@
 use super::Result;
 use crate::dkek::CheckValue;
 use crate::pkcs15::{KeyDescription, KeyFamily, TokenInfo};
-use crate::{Card, CardChannel, FileId, FileKind, KeyReference, Pin, PinStatus, Status, cvc};
+use crate::{
+    Card, CardChannel, FileId, FileKind, KeyReference, PinReference, PinStatus, StatusWord, cvc,
+};
 
 /// A card.
 #[derive(Clone, Debug)]
@@ -101,8 +103,8 @@ pub fn report<C: CardChannel>(card: &mut Card<C>, quietly: bool) -> Result<CardR
             serial,
             label: info.map(|info| info.label).unwrap_or_default(),
             version,
-            pin: card.pin_status(Pin::User)?,
-            so_pin: card.pin_status(Pin::SecurityOfficer)?,
+            pin: card.pin_status(PinReference::User)?,
+            so_pin: card.pin_status(PinReference::SecurityOfficer)?,
             dkek: dkek(card)?,
             keys: keys(card)?,
         })
@@ -115,7 +117,9 @@ fn dkek<C: CardChannel>(card: &mut Card<C>) -> Result<DkekState> {
         Ok(Some(status)) if status.missing > 0 => DkekState::Missing(status.missing, status.shares),
         Ok(Some(status)) => DkekState::Complete(CheckValue(status.key_check_value)),
         // A card that was never initialised.
-        Err(error) if error.status() == Some(Status::CONDITIONS_NOT_SATISFIED) => DkekState::None,
+        Err(error) if error.status() == Some(StatusWord::CONDITIONS_NOT_SATISFIED) => {
+            DkekState::None
+        }
         Err(error) => return Err(error.into()),
     })
 }

@@ -1,4 +1,4 @@
-use hsmux_smartcard::{CardError, KeyReference, Status};
+use hsmux_smartcard::{CardError, KeyReference, StatusWord};
 use zeroize::Zeroizing;
 
 use super::script::{card, done};
@@ -20,7 +20,7 @@ fn the_application_is_selected() {
     );
     assert_eq!(
         card.select().unwrap_err().status(),
-        Some(Status::FILE_NOT_FOUND)
+        Some(StatusWord::FILE_NOT_FOUND)
     );
     let error = card.select().unwrap_err();
     assert!(
@@ -75,7 +75,7 @@ fn keys_are_unwrapped_in_both_ways() {
     );
     assert_eq!(
         card.unwrap_key(KEY, &blob).unwrap_err().status(),
-        Some(Status::FILE_EXISTS)
+        Some(StatusWord::FILE_EXISTS)
     );
     done(card);
 }

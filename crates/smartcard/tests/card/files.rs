@@ -1,4 +1,6 @@
-use hsmux_smartcard::{Card, CardChannel, ChannelError, FileId, FileKind, KeyReference, Status};
+use hsmux_smartcard::{
+    Card, CardChannel, ChannelError, FileId, FileKind, KeyReference, StatusWord,
+};
 
 use super::script::{Parrot, card, done};
 
@@ -29,10 +31,10 @@ fn a_file_that_is_not_there() {
     let file = KeyReference(1).file(FileKind::Certificate);
     assert_eq!(card.read_file_if_any(file).unwrap(), None);
     let error = card.read_file(file).unwrap_err();
-    assert_eq!(error.status(), Some(Status::FILE_NOT_FOUND));
+    assert_eq!(error.status(), Some(StatusWord::FILE_NOT_FOUND));
     assert_eq!(
         card.read_file(file).unwrap_err().status(),
-        Some(Status::WRONG_OFFSET)
+        Some(StatusWord::WRONG_OFFSET)
     );
     done(card);
 }
@@ -54,7 +56,7 @@ fn a_file_is_written_in_parts() {
     card.write_file(file, &content).unwrap();
     card.write_file(file, &[]).unwrap();
     let error = card.replace_file(file, &[0xAA]).unwrap_err();
-    assert_eq!(error.status(), Some(Status::NOT_ENOUGH_MEMORY));
+    assert_eq!(error.status(), Some(StatusWord::NOT_ENOUGH_MEMORY));
     assert!(card.write_file(file, &vec![0; 70_000]).is_err());
     done(card);
 }
@@ -114,7 +116,7 @@ fn files_are_listed_selected_and_deleted() {
     assert!(!card.delete_file(key).unwrap());
     assert_eq!(
         card.delete_file(key).unwrap_err().status(),
-        Some(Status::NOT_LOGGED_IN)
+        Some(StatusWord::NOT_LOGGED_IN)
     );
     done(card);
 }

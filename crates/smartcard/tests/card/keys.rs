@@ -1,5 +1,5 @@
 use hsmux_smartcard::{
-    AesAlgorithm, AesSize, Curve, KeyPair, KeyPairKind, KeyReference, SignAlgorithm, Status,
+    AesAlgorithm, AesSize, Curve, KeyPair, KeyPairKind, KeyReference, SignAlgorithm, StatusWord,
 };
 
 use super::script::{card, done, hex};
@@ -29,7 +29,7 @@ fn key_pairs_are_asked_for_with_their_numbers() {
     pair.use_counter = Some(3);
     pair.algorithms = vec![SignAlgorithm::Ecdsa as u8];
     let error = card.generate_key_pair(KEY, &pair).unwrap_err();
-    assert_eq!(error.status(), Some(Status::FILE_EXISTS));
+    assert_eq!(error.status(), Some(StatusWord::FILE_EXISTS));
     done(card);
 }
 

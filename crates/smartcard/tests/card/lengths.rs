@@ -1,9 +1,9 @@
-use hsmux_smartcard::{Card, CardError, Command, KeyReference, SignAlgorithm, Status};
+use hsmux_smartcard::{Card, CardError, CommandApdu, KeyReference, SignAlgorithm, StatusWord};
 
 use super::script::{Parrot, card, done};
 
-fn enumerate() -> Command {
-    Command::new(0x80, 0x58, 0, 0).expecting(256)
+fn enumerate() -> CommandApdu {
+    CommandApdu::new(0x80, 0x58, 0, 0).expecting(256)
 }
 
 #[test]
@@ -15,7 +15,7 @@ fn a_long_answer_is_fetched_in_parts() {
     ]);
     let response = card.transmit("ENUMERATE OBJECTS", enumerate()).unwrap();
     assert_eq!(response.data.as_slice(), [1, 2, 3, 4, 5]);
-    assert_eq!(response.status, Status::OK);
+    assert_eq!(response.status, StatusWord::OK);
     done(card);
 }
 
@@ -43,7 +43,7 @@ fn lengths_that_are_never_right_are_an_error() {
     let error = card
         .sign(KeyReference(1), SignAlgorithm::Ecdsa, &[0; 32])
         .unwrap_err();
-    assert_eq!(error.status(), Some(Status::wrong_le(0x10)));
+    assert_eq!(error.status(), Some(StatusWord::wrong_le(0x10)));
 }
 
 #[test]
@@ -95,6 +95,6 @@ fn data_that_are_wrong_on_an_able_card_stay_wrong() {
     let error = card
         .sign(KeyReference(1), SignAlgorithm::RsaRaw, &data)
         .unwrap_err();
-    assert_eq!(error.status(), Some(Status::WRONG_LENGTH));
+    assert_eq!(error.status(), Some(StatusWord::WRONG_LENGTH));
     done(card);
 }

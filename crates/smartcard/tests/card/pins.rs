@@ -1,4 +1,4 @@
-use hsmux_smartcard::{Initialize, Pin, PinStatus, SoPin, Status};
+use hsmux_smartcard::{Initialize, PinReference, PinStatus, SoPin, StatusWord};
 use hsmux_token::Secret;
 
 use super::script::{card, done};
@@ -22,11 +22,11 @@ fn asking_for_the_state_of_a_pin_sends_no_pin() {
         ("6A88", PinStatus::NotSet),
     ] {
         let mut card = card(&[("00200081", answer)]);
-        assert_eq!(card.pin_status(Pin::User).unwrap(), status);
+        assert_eq!(card.pin_status(PinReference::User).unwrap(), status);
         done(card);
     }
     let mut card = card(&[("00200088", "63CF")]);
-    let status = card.pin_status(Pin::SecurityOfficer).unwrap();
+    let status = card.pin_status(PinReference::SecurityOfficer).unwrap();
     assert_eq!(status, PinStatus::TriesLeft(15));
 }
 
@@ -39,13 +39,13 @@ fn a_pin_is_sent_once() {
     ]);
     card.verify(&pin("648219")).unwrap();
     let error = card.verify(&pin("648219")).unwrap_err();
-    assert_eq!(error.status().and_then(Status::tries_left), Some(2));
+    assert_eq!(error.status().and_then(StatusWord::tries_left), Some(2));
     assert_eq!(
         error.to_string(),
         "script: VERIFY: wrong PIN, 2 tries left (63C2)"
     );
     let error = card.verify_so(&so_pin()).unwrap_err();
-    assert_eq!(error.status(), Some(Status::PIN_BLOCKED));
+    assert_eq!(error.status(), Some(StatusWord::PIN_BLOCKED));
     done(card);
 }
 
@@ -74,7 +74,7 @@ fn pins_are_changed_and_unblocked() {
     card.reset_retry_counter(&so_pin(), Some(&pin("648219")))
         .unwrap();
     let error = card.reset_retry_counter(&so_pin(), None).unwrap_err();
-    assert_eq!(error.status(), Some(Status::CONDITIONS_NOT_SATISFIED));
+    assert_eq!(error.status(), Some(StatusWord::CONDITIONS_NOT_SATISFIED));
     done(card);
 }
 

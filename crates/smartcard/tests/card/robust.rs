@@ -1,11 +1,11 @@
 //! Whatever a card answers, a host does not panic.
 
-use hsmux_smartcard::cvc::{self, Certificate, Request};
+use hsmux_smartcard::cvc::{self, Certificate, CvcRequest};
 use hsmux_smartcard::pkcs15::{CertificateDescription, DataDescription, KeyDescription, TokenInfo};
 use hsmux_smartcard::tlv::{Tlv, tlv, values};
 use hsmux_smartcard::{
-    Card, CardChannel, ChannelError, Command, FileId, KeyReference, Pin, Response, SignAlgorithm,
-    ecdsa_fixed,
+    Card, CardChannel, ChannelError, CommandApdu, FileId, KeyReference, PinReference, ResponseApdu,
+    SignAlgorithm, ecdsa_fixed,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -52,7 +52,7 @@ fn answer() -> impl Strategy<Value = Vec<u8>> {
 fn read_everything(bytes: &[u8]) {
     let _ = (Certificate::parse(bytes), Certificate::parse_all(bytes));
     let _ = cvc::public_key_of(bytes);
-    if let Ok(request) = Request::parse(bytes) {
+    if let Ok(request) = CvcRequest::parse(bytes) {
         let _ = (request.verify_inner(), request.certificate.serial().len());
         let _ = request.verify_outer(&request.certificate);
     }
@@ -74,9 +74,9 @@ proptest! {
         for value in values(&bytes) {
             let _ = value.map(|value| value.children().count());
         }
-        let _ = Response::parse(bytes.clone());
-        if let Ok(command) = Command::parse(&bytes) {
-            prop_assert_eq!(Command::parse(&command.encode().unwrap()).unwrap(), command);
+        let _ = ResponseApdu::parse(bytes.clone());
+        if let Ok(command) = CommandApdu::parse(&bytes) {
+            prop_assert_eq!(CommandApdu::parse(&command.encode().unwrap()).unwrap(), command);
         }
         read_everything(&bytes);
     }
@@ -111,7 +111,7 @@ proptest! {
             2 => card.enumerate().map(drop),
             3 => card.read_file(FileId::DEVICE_CERTIFICATES).map(drop),
             4 => card.replace_file(FileId::TOKEN_INFO, &[0; 3000]),
-            5 => card.pin_status(Pin::User).map(drop),
+            5 => card.pin_status(PinReference::User).map(drop),
             6 => card.challenge(2000).map(drop),
             7 => card.dkek_status().map(drop),
             8 => card.sign(key, SignAlgorithm::RsaRaw, &[0; 512]).map(drop),

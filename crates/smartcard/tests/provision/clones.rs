@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hsmux_smartcard::provision::clone::{check, run};
 use hsmux_smartcard::provision::{Access, ProvisionError};
-use hsmux_smartcard::{CardChannel, FileKind, KeyReference, PinStatus, Status};
+use hsmux_smartcard::{CardChannel, FileKind, KeyReference, PinStatus, StatusWord};
 use hsmux_vcard::{Fault, MemoryChannel, Profile};
 
 use crate::rig::{Plugged, how, shares};
@@ -232,7 +232,7 @@ fn a_full_card_keeps_no_half_key() {
         let small = Plugged::of(Profile::new("CLN000071").capacity(capacity)).with(&shares);
         let failures = failures(&source, small.access());
         let full = |error: &ProvisionError| match error {
-            ProvisionError::Card(error) => error.status() == Some(Status::NOT_ENOUGH_MEMORY),
+            ProvisionError::Card(error) => error.status() == Some(StatusWord::NOT_ENOUGH_MEMORY),
             _ => false,
         };
         assert!(

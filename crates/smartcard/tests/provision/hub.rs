@@ -31,7 +31,7 @@ struct Hub {
 }
 
 /// The way to one card.
-struct Behind {
+struct HubChannel {
     hub: Arc<Hub>,
     inner: MemoryChannel,
     commands: Arc<AtomicUsize>,
@@ -46,14 +46,14 @@ impl Hub {
         })
     }
 
-    fn access(self: &Arc<Self>, card: &Plugged) -> (Access<Behind>, Arc<AtomicUsize>) {
+    fn access(self: &Arc<Self>, card: &Plugged) -> (Access<HubChannel>, Arc<AtomicUsize>) {
         let commands = Arc::default();
-        let behind = Behind {
+        let channel = HubChannel {
             hub: Arc::clone(self),
             inner: card.channel(),
             commands: Arc::clone(&commands),
         };
-        (card.access_by(behind, PIN), commands)
+        (card.access_by(channel, PIN), commands)
     }
 
     fn is_there(&self) -> bool {
@@ -75,7 +75,7 @@ impl Hub {
     }
 }
 
-impl Behind {
+impl HubChannel {
     /// PC/SC's error for a reader that is gone.
     fn there(&self) -> Result<(), ChannelError> {
         let reader = self.inner.name().to_owned();
@@ -84,7 +84,7 @@ impl Behind {
     }
 }
 
-impl CardChannel for Behind {
+impl CardChannel for HubChannel {
     fn transmit(&mut self, command: &[u8]) -> Result<Vec<u8>, ChannelError> {
         self.there()?;
         self.commands.fetch_add(1, Ordering::Relaxed);
@@ -193,7 +193,7 @@ fn a_slow_hub_takes_its_time_for_each_command() {
 }
 
 /// Commands that are sent to a card for something.
-fn commands<T>(card: &Plugged, work: impl FnOnce(&mut Access<Behind>) -> T) -> usize {
+fn commands<T>(card: &Plugged, work: impl FnOnce(&mut Access<HubChannel>) -> T) -> usize {
     let hub = Hub::new(Duration::ZERO, None, &[]);
     let (mut access, commands) = hub.access(card);
     work(&mut access);
@@ -247,7 +247,7 @@ fn the_guide_counts_the_commands() {
     let bare = listed(&card);
     card.ec_key(1, "P-256");
     let one_key = listed(&card) - bare;
-    let logged_in = |work: &dyn Fn(&mut Card<Behind>)| {
+    let logged_in = |work: &dyn Fn(&mut Card<HubChannel>)| {
         commands(&card, |access| {
             let worked = access.logged_in(|open| {
                 work(open);

@@ -3,7 +3,7 @@
 use hsmux_smartcard::dkek::DkekShare;
 use hsmux_smartcard::provision::ProvisionError;
 use hsmux_smartcard::provision::new_key::{NewKeySearch, check_value, put, sweep, take};
-use hsmux_smartcard::{FileKind, KeyReference, Pin, PinStatus};
+use hsmux_smartcard::{FileKind, KeyReference, PinReference, PinStatus};
 
 use crate::rig::{PIN, Plugged, secret, shares};
 
@@ -48,7 +48,7 @@ fn a_new_key_goes_to_another_card_and_the_login_stays() {
     let package = take(&mut one.card(), &one.serial, &expected).unwrap();
     put(&mut other.card(), &other.serial, &package).unwrap();
     for card in [&one, &other] {
-        let status = card.card().pin_status(Pin::User).unwrap();
+        let status = card.card().pin_status(PinReference::User).unwrap();
         assert_eq!(status, PinStatus::LoggedIn);
     }
     assert_eq!(one.files(), other.files());

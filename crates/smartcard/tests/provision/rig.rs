@@ -173,7 +173,8 @@ impl Plugged {
     pub fn tries(&self) -> hsmux_smartcard::PinStatus {
         let mut card = self.card();
         card.select().unwrap();
-        card.pin_status(hsmux_smartcard::Pin::User).unwrap()
+        card.pin_status(hsmux_smartcard::PinReference::User)
+            .unwrap()
     }
 }
 

@@ -41,7 +41,7 @@ fn looking_quietly_logs_nobody_out() {
     assert_eq!((seen.pin, seen.version), (PinStatus::LoggedIn, None));
     assert!(user.wrap_key(hsmux_smartcard::KeyReference(1)).is_err());
     assert_eq!(
-        user.pin_status(hsmux_smartcard::Pin::User),
+        user.pin_status(hsmux_smartcard::PinReference::User),
         Ok(PinStatus::LoggedIn)
     );
 }

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use child::{child, tell};
 use hsmux_smartcard::commands::{Initialize, KeyPair, KeyPairKind};
-use hsmux_smartcard::cvc::{Certificate, Request};
+use hsmux_smartcard::cvc::{Certificate, CvcRequest};
 use hsmux_smartcard::pcsc::{CardState, CardTimeouts, Channel, ReaderWatch, readers};
 use hsmux_smartcard::{
-    Card, CardChannel, CardError, ChannelError, Curve, FileId, KeyReference, Pin, PinStatus,
-    SignAlgorithm, SoPin, ecdsa_fixed,
+    Card, CardChannel, CardError, ChannelError, Curve, FileId, KeyReference, PinReference,
+    PinStatus, SignAlgorithm, SoPin, ecdsa_fixed,
 };
 use hsmux_token::{Mechanism, Secret, ck};
 
@@ -81,7 +81,7 @@ fn a_key_is_made_and_signs() {
             Ok::<_, CardError>((request, signature, certificates))
         };
         let (request, signature, certificates) = card.exclusively(work).unwrap();
-        let request = Request::parse(&request).unwrap();
+        let request = CvcRequest::parse(&request).unwrap();
         request.verify_inner().unwrap();
         let certificates = Certificate::parse_all(&certificates).unwrap();
         request.verify_outer(&certificates[0]).unwrap();
@@ -91,7 +91,7 @@ fn a_key_is_made_and_signs() {
         key.verify(&mechanism, b"hello", &signature).unwrap();
         assert!(key.verify(&mechanism, b"hallo", &signature).is_err());
         // The login has ended with the work.
-        let status = card.pin_status(Pin::User).unwrap();
+        let status = card.pin_status(PinReference::User).unwrap();
         assert_eq!(status, PinStatus::TriesLeft(3));
     });
 }

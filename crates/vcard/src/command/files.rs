@@ -1,4 +1,4 @@
-use hsmux_smartcard::{Command, Response, Status, tlv};
+use hsmux_smartcard::{CommandApdu, ResponseApdu, StatusWord, tlv};
 
 use super::done;
 use crate::chip::{Chip, DEVICE_CERTIFICATES, Outcome};
@@ -21,7 +21,7 @@ const LONGEST: usize = 0x8000;
 
 /// ENUMERATE OBJECTS: the identifiers of keys and files.
 #[expect(clippy::unnecessary_wraps, reason = "as all commands")]
-pub fn enumerate(chip: &mut Chip, _: &Command) -> Outcome {
+pub fn enumerate(chip: &mut Chip, _: &CommandApdu) -> Outcome {
     let state = chip.memory.state();
     let keys = state.keys.keys().map(|id| KEYS << 8 | u16::from(*id));
     let files = state
@@ -30,53 +30,53 @@ pub fn enumerate(chip: &mut Chip, _: &Command) -> Outcome {
         .copied()
         .filter(|id| WRITABLE.contains(&(id >> 8)));
     let list: Vec<u8> = keys.chain(files).flat_map(u16::to_be_bytes).collect();
-    Ok(Response::ok(list))
+    Ok(ResponseApdu::ok(list))
 }
 
 /// READ BINARY with odd instruction (ISO/IEC 7816-4, section 11.3.3).
-pub fn read_binary(chip: &mut Chip, command: &Command) -> Outcome {
+pub fn read_binary(chip: &mut Chip, command: &CommandApdu) -> Outcome {
     let id = target(chip, command)?;
     let secret = id >> 8 == KEYS || id >> 8 == PROTECTED && !chip.session.user;
     let content = chip.memory.state().files.get(&id);
     if secret && size(chip, id).is_some() {
-        return Err(Status::NOT_LOGGED_IN.into());
+        return Err(StatusWord::NOT_LOGGED_IN.into());
     }
-    let content = content.ok_or(Status::FILE_NOT_FOUND)?;
+    let content = content.ok_or(StatusWord::FILE_NOT_FOUND)?;
     let rest = content
         .get(offset(&command.data)?..)
-        .ok_or(Status::WRONG_OFFSET)?;
+        .ok_or(StatusWord::WRONG_OFFSET)?;
     let ne = command.ne.unwrap_or(0);
     let status = if rest.len() < ne {
-        Status::END_OF_FILE
+        StatusWord::END_OF_FILE
     } else {
-        Status::OK
+        StatusWord::OK
     };
-    Ok(Response {
+    Ok(ResponseApdu {
         status,
-        ..Response::ok(&rest[..rest.len().min(ne)])
+        ..ResponseApdu::ok(&rest[..rest.len().min(ne)])
     })
 }
 
 /// UPDATE BINARY with odd instruction (section 11.3.5). At offset 0 it replaces the file, creating it if missing;
 /// at others it overwrites and appends.
-pub fn update_binary(chip: &mut Chip, command: &Command) -> Outcome {
+pub fn update_binary(chip: &mut Chip, command: &CommandApdu) -> Outcome {
     let id = target(chip, command)?;
     if !WRITABLE.contains(&(id >> 8)) && ![TOKEN_INFO, WRAPPED_KEY].contains(&id) {
-        return Err(Status::NOT_LOGGED_IN.into());
+        return Err(StatusWord::NOT_LOGGED_IN.into());
     }
     let offset = offset(&command.data)?;
     let data = tlv::find(&command.data, 0x53)
-        .map_err(|_| Status::WRONG_TLV_LENGTH)?
+        .map_err(|_| StatusWord::WRONG_TLV_LENGTH)?
         .value;
     let mut content = match (chip.memory.state().files.get(&id), offset) {
         (_, 0) => Vec::new(),
         (Some(content), _) if offset <= content.len() => content.to_vec(),
-        (Some(_), _) => return Err(Status::WRONG_OFFSET.into()),
-        (None, _) => return Err(Status::FILE_NOT_FOUND.into()),
+        (Some(_), _) => return Err(StatusWord::WRONG_OFFSET.into()),
+        (None, _) => return Err(StatusWord::FILE_NOT_FOUND.into()),
     };
     let end = offset + data.len();
     if end > LONGEST {
-        return Err(Status::NOT_ENOUGH_MEMORY.into());
+        return Err(StatusWord::NOT_ENOUGH_MEMORY.into());
     }
     content.resize(end.max(content.len()), 0);
     content[offset..end].copy_from_slice(data);
@@ -87,18 +87,18 @@ pub fn update_binary(chip: &mut Chip, command: &Command) -> Outcome {
 }
 
 /// DELETE FILE (ISO/IEC 7816-9, section 7.2): a file or a key.
-pub fn delete(chip: &mut Chip, command: &Command) -> Outcome {
+pub fn delete(chip: &mut Chip, command: &CommandApdu) -> Outcome {
     if command.p1 != 0x02 {
-        return Err(Status::WRONG_PARAMETERS.into());
+        return Err(StatusWord::WRONG_PARAMETERS.into());
     }
     let id = match &command.data[..] {
         [] => chip.session.current,
         data => identifier(data),
     };
-    let id = id.ok_or(Status::WRONG_LENGTH)?;
-    size(chip, id).ok_or(Status::FILE_NOT_FOUND)?;
+    let id = id.ok_or(StatusWord::WRONG_LENGTH)?;
+    size(chip, id).ok_or(StatusWord::FILE_NOT_FOUND)?;
     if id == DEVICE_CERTIFICATES || id == KEYS << 8 {
-        return Err(Status::NOT_LOGGED_IN.into());
+        return Err(StatusWord::NOT_LOGGED_IN.into());
     }
     let state = chip.memory.change();
     if id >> 8 == KEYS {
@@ -125,19 +125,21 @@ pub fn size(chip: &Chip, id: u16) -> Option<usize> {
 }
 
 /// The file of P1 and P2, or the current one.
-fn target(chip: &Chip, command: &Command) -> Result<u16, Status> {
+fn target(chip: &Chip, command: &CommandApdu) -> Result<u16, StatusWord> {
     match u16::from_be_bytes([command.p1, command.p2]) {
-        0 => chip.session.current.ok_or(Status::FILE_NOT_FOUND),
+        0 => chip.session.current.ok_or(StatusWord::FILE_NOT_FOUND),
         id => Ok(id),
     }
 }
 
 /// The offset data object: 54, with one or two bytes.
-fn offset(data: &[u8]) -> Result<usize, Status> {
-    let offset = tlv::find(data, 0x54).map_err(|_| Status::WRONG_DATA)?.value;
+fn offset(data: &[u8]) -> Result<usize, StatusWord> {
+    let offset = tlv::find(data, 0x54)
+        .map_err(|_| StatusWord::WRONG_DATA)?
+        .value;
     match *offset {
         [low] => Ok(usize::from(low)),
         [high, low] => Ok(usize::from(u16::from_be_bytes([high, low]))),
-        _ => Err(Status::WRONG_DATA),
+        _ => Err(StatusWord::WRONG_DATA),
     }
 }

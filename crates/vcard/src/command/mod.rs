@@ -9,11 +9,11 @@ mod private;
 mod select;
 mod symmetric;
 
-use hsmux_smartcard::{Command, Response, Status};
+use hsmux_smartcard::{CommandApdu, ResponseApdu, StatusWord};
 
 use crate::chip::{Chip, Outcome};
 
-type Run = fn(&mut Chip, &Command) -> Outcome;
+type Run = fn(&mut Chip, &CommandApdu) -> Outcome;
 
 /// Access condition of a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,39 +53,39 @@ const COMMANDS: &[(u8, u8, For, Run)] = &[
 ];
 
 /// Finds the command and runs it, if its access condition holds.
-pub fn run(chip: &mut Chip, command: &Command) -> Outcome {
-    let &Command { cla, ins, .. } = command;
+pub fn run(chip: &mut Chip, command: &CommandApdu) -> Outcome {
+    let &CommandApdu { cla, ins, .. } = command;
     if cla & 0x10 != 0 {
-        return Err(Status::CHAINING_NOT_SUPPORTED.into());
+        return Err(StatusWord::CHAINING_NOT_SUPPORTED.into());
     }
     if ![0x00, 0x80].contains(&cla) {
-        return Err(Status::CLASS_NOT_SUPPORTED.into());
+        return Err(StatusWord::CLASS_NOT_SUPPORTED.into());
     }
     let row = COMMANDS.iter().find(|row| (row.0, row.1) == (cla, ins));
-    let &(_, _, who, run) = row.ok_or(Status::INSTRUCTION_NOT_SUPPORTED)?;
+    let &(_, _, who, run) = row.ok_or(StatusWord::INSTRUCTION_NOT_SUPPORTED)?;
     if who != For::Anybody && !chip.session.selected {
-        return Err(Status::INSTRUCTION_NOT_SUPPORTED.into());
+        return Err(StatusWord::INSTRUCTION_NOT_SUPPORTED.into());
     }
     if who == For::User && !chip.session.user {
-        return Err(Status::NOT_LOGGED_IN.into());
+        return Err(StatusWord::NOT_LOGGED_IN.into());
     }
     run(chip, command)
 }
 
 /// GET CHALLENGE: random bytes.
-fn challenge(_: &mut Chip, command: &Command) -> Outcome {
+fn challenge(_: &mut Chip, command: &CommandApdu) -> Outcome {
     // The maximum of a card's answer.
     const MAX: usize = 1024;
-    let mut bytes = vec![0; command.ne.ok_or(Status::WRONG_LENGTH)?.min(MAX)];
+    let mut bytes = vec![0; command.ne.ok_or(StatusWord::WRONG_LENGTH)?.min(MAX)];
     crate::crypto::fill(&mut bytes);
-    Ok(Response::ok(bytes))
+    Ok(ResponseApdu::ok(bytes))
 }
 
-fn unsupported(_: &mut Chip, _: &Command) -> Outcome {
-    Err(Status::FUNCTION_NOT_SUPPORTED.into())
+fn unsupported(_: &mut Chip, _: &CommandApdu) -> Outcome {
+    Err(StatusWord::FUNCTION_NOT_SUPPORTED.into())
 }
 
 /// Success without data.
-fn done() -> Response {
-    Response::status(Status::OK)
+fn done() -> ResponseApdu {
+    ResponseApdu::status(StatusWord::OK)
 }

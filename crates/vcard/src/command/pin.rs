@@ -1,8 +1,8 @@
-use hsmux_smartcard::{Command, Status};
+use hsmux_smartcard::{CommandApdu, StatusWord};
 
 use super::done;
 use crate::chip::{Chip, Halt, Outcome};
-use crate::state::{Pin, State};
+use crate::state::{PersistentState, PinRecord};
 
 /// Reference of the user PIN.
 const USER: u8 = 0x81;
@@ -14,11 +14,11 @@ pub const SO_LEN: usize = 8;
 pub const RESET_ENABLED: u16 = 0x0001;
 
 /// VERIFY (ISO/IEC 7816-4, section 11.6.6). Without data it queries the state, which costs no try.
-pub fn verify(chip: &mut Chip, command: &Command) -> Outcome {
+pub fn verify(chip: &mut Chip, command: &CommandApdu) -> Outcome {
     let reference = reference(command)?;
     let pin = pin(chip.memory.state(), reference)?;
     if pin.transport {
-        return Err(Status::REFERENCE_UNUSABLE.into());
+        return Err(StatusWord::REFERENCE_UNUSABLE.into());
     }
     if !command.data.is_empty() {
         try_pin(chip, reference, &command.data)?;
@@ -26,43 +26,43 @@ pub fn verify(chip: &mut Chip, command: &Command) -> Outcome {
     }
     match (chip.session.user && reference == USER, pin.tries) {
         (true, _) => Ok(done()),
-        (false, 0) => Err(Status::PIN_BLOCKED.into()),
-        (false, tries) => Err(Status::tries(tries).into()),
+        (false, 0) => Err(StatusWord::PIN_BLOCKED.into()),
+        (false, tries) => Err(StatusWord::tries(tries).into()),
     }
 }
 
 /// CHANGE REFERENCE DATA (section 11.6.7): the old PIN, then the new one.
-pub fn change(chip: &mut Chip, command: &Command) -> Outcome {
+pub fn change(chip: &mut Chip, command: &CommandApdu) -> Outcome {
     let reference = reference(command)?;
     let len = pin(chip.memory.state(), reference)?.value.len();
     let (old, new) = command
         .data
         .split_at_checked(len)
-        .ok_or(Status::WRONG_LENGTH)?;
+        .ok_or(StatusWord::WRONG_LENGTH)?;
     acceptable(reference, new)?;
     try_pin(chip, reference, old)?;
     set(chip, reference, new)
 }
 
 /// RESET RETRY COUNTER (section 11.6.10): the SO-PIN, then a new user PIN; with P1 01 only the SO-PIN.
-pub fn reset_retry_counter(chip: &mut Chip, command: &Command) -> Outcome {
+pub fn reset_retry_counter(chip: &mut Chip, command: &CommandApdu) -> Outcome {
     if command.p2 != USER {
-        return Err(Status::REFERENCE_NOT_FOUND.into());
+        return Err(StatusWord::REFERENCE_NOT_FOUND.into());
     }
     let state = chip.memory.state();
     pin(state, USER)?;
     if state.options & RESET_ENABLED == 0 {
-        return Err(Status::CONDITIONS_NOT_SATISFIED.into());
+        return Err(StatusWord::CONDITIONS_NOT_SATISFIED.into());
     }
     let (so, new) = command
         .data
         .split_at_checked(SO_LEN)
-        .ok_or(Status::WRONG_LENGTH)?;
+        .ok_or(StatusWord::WRONG_LENGTH)?;
     match command.p1 {
         0x00 => acceptable(USER, new)?,
         0x01 if new.is_empty() => {}
-        0x01 => return Err(Status::WRONG_LENGTH.into()),
-        _ => return Err(Status::WRONG_PARAMETERS.into()),
+        0x01 => return Err(StatusWord::WRONG_LENGTH.into()),
+        _ => return Err(StatusWord::WRONG_PARAMETERS.into()),
     }
     try_pin(chip, SO, so)?;
     if command.p1 == 0x00 {
@@ -76,7 +76,7 @@ pub fn reset_retry_counter(chip: &mut Chip, command: &Command) -> Outcome {
 /// Takes a try off the counter, commits that, compares, and restores the counter on success.
 fn try_pin(chip: &mut Chip, reference: u8, value: &[u8]) -> Result<(), Halt> {
     let pin = slot(chip.memory.change(), reference)?;
-    pin.tries = pin.tries.checked_sub(1).ok_or(Status::PIN_BLOCKED)?;
+    pin.tries = pin.tries.checked_sub(1).ok_or(StatusWord::PIN_BLOCKED)?;
     let left = pin.tries;
     if reference == USER {
         chip.session.user = false;
@@ -84,7 +84,7 @@ fn try_pin(chip: &mut Chip, reference: u8, value: &[u8]) -> Result<(), Halt> {
     chip.memory.commit()?;
     let pin = slot(chip.memory.change(), reference)?;
     if *pin.value != *value {
-        return Err(Status::tries(left).into());
+        return Err(StatusWord::tries(left).into());
     }
     pin.tries = pin.max;
     let transport = pin.transport;
@@ -112,7 +112,7 @@ fn set(chip: &mut Chip, reference: u8, value: &[u8]) -> Outcome {
 }
 
 /// Checks a PIN's length: 6 to 16 bytes for the user, 8 for the SO.
-pub fn acceptable(reference: u8, pin: &[u8]) -> Result<(), Status> {
+pub fn acceptable(reference: u8, pin: &[u8]) -> Result<(), StatusWord> {
     let fine = match reference {
         SO => pin.len() == SO_LEN,
         _ => (6..=16).contains(&pin.len()),
@@ -120,39 +120,39 @@ pub fn acceptable(reference: u8, pin: &[u8]) -> Result<(), Status> {
     if fine {
         Ok(())
     } else {
-        Err(Status::WRONG_DATA)
+        Err(StatusWord::WRONG_DATA)
     }
 }
 
 /// Checks a user PIN.
-pub fn acceptable_user_pin(pin: &[u8]) -> Result<(), Status> {
+pub fn acceptable_user_pin(pin: &[u8]) -> Result<(), StatusWord> {
     acceptable(USER, pin)
 }
 
 /// Reads P2 as one of the two references, with P1 00. Others, such as fingerprints, are not supported.
-fn reference(command: &Command) -> Result<u8, Status> {
+fn reference(command: &CommandApdu) -> Result<u8, StatusWord> {
     match (command.p1, command.p2) {
         (0x00, USER | SO) => Ok(command.p2),
-        (0x00, _) => Err(Status::REFERENCE_NOT_FOUND),
-        _ => Err(Status::WRONG_PARAMETERS),
+        (0x00, _) => Err(StatusWord::REFERENCE_NOT_FOUND),
+        _ => Err(StatusWord::WRONG_PARAMETERS),
     }
 }
 
 /// The PIN; missing until the card is initialised.
-fn pin(state: &State, reference: u8) -> Result<&Pin, Status> {
+fn pin(state: &PersistentState, reference: u8) -> Result<&PinRecord, StatusWord> {
     let pin = if reference == USER {
         &state.user
     } else {
         &state.so
     };
-    pin.as_ref().ok_or(Status::REFERENCE_NOT_FOUND)
+    pin.as_ref().ok_or(StatusWord::REFERENCE_NOT_FOUND)
 }
 
-fn slot(state: &mut State, reference: u8) -> Result<&mut Pin, Status> {
+fn slot(state: &mut PersistentState, reference: u8) -> Result<&mut PinRecord, StatusWord> {
     let pin = if reference == USER {
         &mut state.user
     } else {
         &mut state.so
     };
-    pin.as_mut().ok_or(Status::REFERENCE_NOT_FOUND)
+    pin.as_mut().ok_or(StatusWord::REFERENCE_NOT_FOUND)
 }

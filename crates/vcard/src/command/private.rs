@@ -1,5 +1,5 @@
 use hsmux_smartcard::tlv::tlv;
-use hsmux_smartcard::{Command, Response, Status};
+use hsmux_smartcard::{CommandApdu, ResponseApdu, StatusWord};
 use hsmux_token::Hash;
 use num_bigint::BigUint;
 
@@ -7,7 +7,7 @@ use crate::chip::{Chip, Outcome};
 use crate::crypto::ec::EcKey;
 use crate::crypto::padding::{self, HASHES};
 use crate::crypto::rsa::RsaKey;
-use crate::key::Key;
+use crate::key::CardKey;
 use crate::timing::Operation;
 
 const RSA_RAW: u8 = 0x20;
@@ -18,15 +18,15 @@ const ECDSA: u8 = 0x70;
 const ECDH: u8 = 0x80;
 
 /// SIGN: P1 is the key, P2 the algorithm. Its low digit is the hash that the card computes; 0: the host has hashed.
-pub fn sign(chip: &mut Chip, command: &Command) -> Outcome {
+pub fn sign(chip: &mut Chip, command: &CommandApdu) -> Outcome {
     let algorithm = command.p2;
     let family = algorithm & 0xF0;
     let hash = hash(algorithm)?;
     let key = chip.use_key(command.p1, algorithm, Operation::Sign)?;
     let data = &command.data;
     let signature = match (&*key, family) {
-        (Key::Rsa(key), RSA_RAW) if hash.is_none() => raw(key, data)?,
-        (Key::Rsa(key), RSA_PKCS1) => {
+        (CardKey::Rsa(key), RSA_RAW) if hash.is_none() => raw(key, data)?,
+        (CardKey::Rsa(key), RSA_PKCS1) => {
             let info = match hash {
                 None => data.to_vec(),
                 Some(hash) => [
@@ -35,22 +35,22 @@ pub fn sign(chip: &mut Chip, command: &Command) -> Outcome {
                 ]
                 .concat(),
             };
-            let block = padding::pkcs1(&info, key.len()).ok_or(Status::WRONG_LENGTH)?;
+            let block = padding::pkcs1(&info, key.len()).ok_or(StatusWord::WRONG_LENGTH)?;
             raw(key, &block)?
         }
-        (Key::Rsa(key), RSA_PSS) => pss(key, hash, data)?,
-        (Key::Ec(key), ECDSA) => {
+        (CardKey::Rsa(key), RSA_PSS) => pss(key, hash, data)?,
+        (CardKey::Ec(key), ECDSA) => {
             let digest = hash.map(|hash| hsmux_software::digest(hash, data));
             ecdsa(key, digest.as_deref().unwrap_or(data))?
         }
-        (Key::Aes(_), _) => return Err(Status::CONDITIONS_NOT_SATISFIED.into()),
-        _ => return Err(Status::WRONG_PARAMETERS.into()),
+        (CardKey::Aes(_), _) => return Err(StatusWord::CONDITIONS_NOT_SATISFIED.into()),
+        _ => return Err(StatusWord::WRONG_PARAMETERS.into()),
     };
-    Ok(Response::ok(signature))
+    Ok(ResponseApdu::ok(signature))
 }
 
 /// DECRYPT: RSA without removing the padding, or ECDH with the point in the data.
-pub fn decrypt(chip: &mut Chip, command: &Command) -> Outcome {
+pub fn decrypt(chip: &mut Chip, command: &CommandApdu) -> Outcome {
     let algorithm = command.p2;
     let operation = if algorithm == ECDH {
         Operation::Agree
@@ -59,45 +59,45 @@ pub fn decrypt(chip: &mut Chip, command: &Command) -> Outcome {
     };
     let key = chip.use_key(command.p1, algorithm, operation)?;
     let answer = match (&*key, algorithm) {
-        (Key::Rsa(key), RSA_DECRYPT) => raw(key, &command.data)?,
-        (Key::Ec(key), ECDH) => key.agree(&command.data).ok_or(Status::WRONG_DATA)?,
-        _ => return Err(Status::WRONG_PARAMETERS.into()),
+        (CardKey::Rsa(key), RSA_DECRYPT) => raw(key, &command.data)?,
+        (CardKey::Ec(key), ECDH) => key.agree(&command.data).ok_or(StatusWord::WRONG_DATA)?,
+        _ => return Err(StatusWord::WRONG_PARAMETERS.into()),
     };
-    Ok(Response::ok(answer))
+    Ok(ResponseApdu::ok(answer))
 }
 
-fn hash(algorithm: u8) -> Result<Option<Hash>, Status> {
+fn hash(algorithm: u8) -> Result<Option<Hash>, StatusWord> {
     match usize::from(algorithm & 0x0F).checked_sub(1) {
         None => Ok(None),
         Some(index) => HASHES
             .get(index)
             .copied()
             .map(Some)
-            .ok_or(Status::WRONG_PARAMETERS),
+            .ok_or(StatusWord::WRONG_PARAMETERS),
     }
 }
 
-fn raw(key: &RsaKey, block: &[u8]) -> Result<Vec<u8>, Status> {
+fn raw(key: &RsaKey, block: &[u8]) -> Result<Vec<u8>, StatusWord> {
     if block.len() != key.len() {
-        return Err(Status::WRONG_LENGTH);
+        return Err(StatusWord::WRONG_LENGTH);
     }
-    key.private(block).ok_or(Status::WRONG_DATA)
+    key.private(block).ok_or(StatusWord::WRONG_DATA)
 }
 
-fn pss(key: &RsaKey, hash: Option<Hash>, data: &[u8]) -> Result<Vec<u8>, Status> {
+fn pss(key: &RsaKey, hash: Option<Hash>, data: &[u8]) -> Result<Vec<u8>, StatusWord> {
     let block = if let Some(hash) = hash {
         padding::pss(hash, &hsmux_software::digest(hash, data), key.bits())
     } else {
-        let (hash, digest) = padding::opened(data).ok_or(Status::WRONG_DATA)?;
+        let (hash, digest) = padding::opened(data).ok_or(StatusWord::WRONG_DATA)?;
         padding::pss(hash, digest, key.bits())
     };
-    raw(key, &block.ok_or(Status::WRONG_LENGTH)?)
+    raw(key, &block.ok_or(StatusWord::WRONG_LENGTH)?)
 }
 
 /// The signature in DER: SEQUENCE { r, s }.
-fn ecdsa(key: &EcKey, digest: &[u8]) -> Result<Vec<u8>, Status> {
+fn ecdsa(key: &EcKey, digest: &[u8]) -> Result<Vec<u8>, StatusWord> {
     if digest.is_empty() {
-        return Err(Status::WRONG_LENGTH);
+        return Err(StatusWord::WRONG_LENGTH);
     }
     let (r, s) = key.sign(digest);
     Ok(tlv(0x30, &[&integer(&r), &integer(&s)]))

@@ -1,8 +1,8 @@
 use hsmux_smartcard::tlv::tlv;
-use hsmux_smartcard::{Command, Response, Status};
+use hsmux_smartcard::{CommandApdu, ResponseApdu, StatusWord};
 
 use super::files::{self, KEYS};
-use crate::chip::{Chip, Outcome, Session};
+use crate::chip::{CardSession, Chip, Outcome};
 
 /// E8 2B 06 01 04 01 81 C3 1F 02 01: an OID of CardContact.
 const AID: &[u8] = &[
@@ -14,23 +14,23 @@ const TYPE_AND_VERSION: [u8; 3] = [0x01, 3, 4];
 
 /// SELECT (ISO/IEC 7816-4, section 11.2.2): the application by name, or a file by identifier.
 /// Selecting the application logs out.
-pub fn select(chip: &mut Chip, command: &Command) -> Outcome {
+pub fn select(chip: &mut Chip, command: &CommandApdu) -> Outcome {
     match (command.p1, chip.session.selected) {
         (0x04, _) if !command.data.is_empty() && AID.starts_with(&command.data) => {
-            chip.session = Session {
+            chip.session = CardSession {
                 selected: true,
-                ..Session::default()
+                ..CardSession::default()
             };
-            Ok(Response::ok(application(chip.memory.state().options)))
+            Ok(ResponseApdu::ok(application(chip.memory.state().options)))
         }
         (0x00, true) => {
-            let id = files::identifier(&command.data).ok_or(Status::WRONG_LENGTH)?;
-            let size = files::size(chip, id).ok_or(Status::FILE_NOT_FOUND)?;
+            let id = files::identifier(&command.data).ok_or(StatusWord::WRONG_LENGTH)?;
+            let size = files::size(chip, id).ok_or(StatusWord::FILE_NOT_FOUND)?;
             chip.session.current = Some(id);
-            Ok(Response::ok(file(id, size)))
+            Ok(ResponseApdu::ok(file(id, size)))
         }
-        (0x04, _) | (_, false) => Err(Status::FILE_NOT_FOUND.into()),
-        (_, true) => Err(Status::WRONG_PARAMETERS.into()),
+        (0x04, _) | (_, false) => Err(StatusWord::FILE_NOT_FOUND.into()),
+        (_, true) => Err(StatusWord::WRONG_PARAMETERS.into()),
     }
 }
 

@@ -8,12 +8,12 @@
 //! The machine's own pcscd is not touched, and systemd is not needed. vpcd listens on all interfaces, so root runs it
 //! in a network namespace. Without that its ports are reachable from the network, and [`Readers::isolated`] is false.
 
-mod desk;
+mod card_store;
+mod control_server;
 mod error;
 mod link;
 mod pcscd;
-mod place;
-mod shelf;
+mod pcscd_folder;
 mod slot;
 
 use std::path::{Path, PathBuf};
@@ -22,14 +22,14 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-pub use desk::{Desk, Request, ask};
+pub use card_store::CardStore;
+pub use control_server::{ControlRequest, ControlServer, ask};
 pub use error::ReaderError;
 use pcscd::Pcscd;
-use place::Place;
-pub use shelf::Shelf;
+use pcscd_folder::PcscdFolder;
 use slot::{Address, Slot};
 
-use crate::{Card, Order, Work};
+use crate::{Card, CardWork, Order};
 
 /// The maximum of pcscd and libpcsclite: PCSCLITE_MAX_READERS_CONTEXTS.
 pub const MOST: usize = 16;
@@ -42,7 +42,7 @@ const SEEN_WITHIN: Duration = Duration::from_secs(60);
 pub struct Readers {
     slots: Vec<Slot>,
     pcscd: Mutex<Option<Pcscd>>,
-    place: Place,
+    folder: PcscdFolder,
 }
 
 /// One card and its reader.
@@ -68,14 +68,14 @@ impl Readers {
             .prefix("hsmux-vcard-")
             .tempdir()
             .map_err(|source| ReaderError::io("making a temporary folder", source))?;
-        let place = Place::new(folder, cards.len())?;
+        let folder = PcscdFolder::new(folder, cards.len())?;
         let slots = cards.into_iter().map(Slot::new);
         let readers = Self {
             slots: slots
                 .collect::<Result<_, _>>()
                 .map_err(|source| ReaderError::io("starting a card's thread", source))?,
             pcscd: Mutex::new(None),
-            place,
+            folder,
         };
         readers.start_pcscd()?;
         Ok(readers)
@@ -84,19 +84,19 @@ impl Readers {
     /// Environment variables with which programs see these readers, and OpenSC shows them all.
     pub fn environment(&self) -> [(&'static str, PathBuf); 2] {
         [
-            ("PCSCLITE_CSOCK_NAME", self.place.socket()),
-            ("OPENSC_CONF", self.place.opensc()),
+            ("PCSCLITE_CSOCK_NAME", self.folder.socket()),
+            ("OPENSC_CONF", self.folder.opensc()),
         ]
     }
 
     /// The folder of all files.
     pub fn folder(&self) -> &Path {
-        self.place.folder()
+        self.folder.path()
     }
 
     /// Whether only this process and its pcscd can reach the cards' ports.
     pub fn isolated(&self) -> bool {
-        self.place.isolated
+        self.folder.isolated
     }
 
     /// How many cards there are.
@@ -116,13 +116,13 @@ impl Readers {
     }
 
     /// The work of each card so far.
-    pub fn worked(&self) -> Vec<Work> {
+    pub fn worked(&self) -> Vec<CardWork> {
         self.slots.iter().map(Slot::worked).collect()
     }
 
     /// The PC/SC name of a card's reader.
     pub fn name(&self, index: usize) -> String {
-        place::reader_name(index)
+        pcscd_folder::reader_name(index)
     }
 
     /// Gives an order to a card, counted from 0; `false` if that does not exist.
@@ -142,8 +142,8 @@ impl Readers {
         // Locked throughout: only one process can have the socket.
         let mut held = self.pcscd.lock();
         self.stop(&mut held);
-        let pcscd = Pcscd::start(&self.place)?;
-        for (slot, &port) in self.slots.iter().zip(&self.place.ports) {
+        let pcscd = Pcscd::start(&self.folder)?;
+        for (slot, &port) in self.slots.iter().zip(&self.folder.ports) {
             let network = pcscd.network.clone();
             slot.connect_to(Some(Address { port, network }));
         }
@@ -179,7 +179,7 @@ impl Readers {
             None => Ok(()),
             Some(index) => Err(ReaderError::Unseen {
                 reader: self.name(index),
-                log: self.place.log_text(),
+                log: self.folder.log_text(),
             }),
         }
     }

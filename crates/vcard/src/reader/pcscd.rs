@@ -14,13 +14,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::ReaderError;
-use super::place::Place;
+use super::pcscd_folder::PcscdFolder;
 
 /// The path in Debian's package `pcscd`, which is not in every user's PATH.
 const PROGRAM: &str = "/usr/sbin/pcscd";
 
 /// Starts pcscd and supervises it; see its comments.
-const KEEPER: &str = include_str!("keep.sh");
+const SUPERVISOR_SCRIPT: &str = include_str!("keep.sh");
 
 /// A start is two shells and a few mounts: short, unless the machine is busy.
 const START_WITHIN: Duration = Duration::from_secs(60);
@@ -30,7 +30,7 @@ const END_WITHIN: Duration = Duration::from_secs(3);
 
 /// A running pcscd, and the shell that ends it when this process dies.
 pub(super) struct Pcscd {
-    keeper: Child,
+    supervisor: Child,
     line: UnixStream,
     /// The process of pcscd itself.
     process: OwnedFd,
@@ -41,33 +41,37 @@ pub(super) struct Pcscd {
 
 impl Pcscd {
     /// Starts pcscd with the readers of a folder without another pcscd.
-    pub fn start(place: &Place) -> Result<Self, ReaderError> {
+    pub fn start(folder: &PcscdFolder) -> Result<Self, ReaderError> {
         if !Path::new(PROGRAM).exists() {
             return Err(ReaderError::missing(PROGRAM, "pcscd"));
         }
         let failed = |source| ReaderError::io("starting pcscd", source);
-        let socket = place.socket();
+        let socket = folder.socket();
         let _ = fs::remove_file(&socket);
         let listener = UnixListener::bind(&socket)
             .map_err(|source| ReaderError::io(format!("binding {}", socket.display()), source))?;
         let log = File::options()
             .create(true)
             .append(true)
-            .open(place.log())
+            .open(folder.log())
             .map_err(failed)?;
         let (line, far) = UnixStream::pair().map_err(failed)?;
-        let mut command = if place.isolated {
+        let mut command = if folder.isolated {
             let mut command = Command::new("unshare");
             command.args(["--net", "--mount", "sh"]);
             command
         } else {
             Command::new("sh")
         };
-        let keeper = command
-            .args(["-c", KEEPER, "keep.sh"])
-            .arg(place.folder())
+        let supervisor = command
+            .args(["-c", SUPERVISOR_SCRIPT, "keep.sh"])
+            .arg(folder.path())
             .arg(PROGRAM)
-            .arg(if place.isolated { "isolated" } else { "shared" })
+            .arg(if folder.isolated {
+                "isolated"
+            } else {
+                "shared"
+            })
             .stdin(OwnedFd::from(listener))
             .stdout(OwnedFd::from(far))
             .stderr(Stdio::from(log))
@@ -75,31 +79,35 @@ impl Pcscd {
             .process_group(0)
             .spawn()
             .map_err(failed)?;
-        Self::started(keeper, line, place)
+        Self::started(supervisor, line, folder)
     }
 
-    fn started(mut keeper: Child, line: UnixStream, place: &Place) -> Result<Self, ReaderError> {
+    fn started(
+        mut supervisor: Child,
+        line: UnixStream,
+        folder: &PcscdFolder,
+    ) -> Result<Self, ReaderError> {
         let process = server(&line).and_then(|id| {
             let namespace = || File::open(format!("/proc/{id}/ns/net"));
-            let network = place.isolated.then(namespace).transpose()?;
+            let network = folder.isolated.then(namespace).transpose()?;
             let network = network.map(|file| Arc::new(OwnedFd::from(file)));
             let pid = Pid::from_raw(id).ok_or(std::io::ErrorKind::InvalidData)?;
             Ok((pidfd_open(pid, PidfdFlags::empty())?, network))
         });
         match process {
             Ok((process, network)) => Ok(Self {
-                keeper,
+                supervisor,
                 line,
                 process,
                 network,
-                socket: place.socket(),
+                socket: folder.socket(),
             }),
             Err(source) => {
-                // The keeper ends with this socket, and ends its children.
+                // The supervisor ends with this socket, and ends its children.
                 drop(line);
-                let _ = keeper.wait();
+                let _ = supervisor.wait();
                 Err(ReaderError::io(
-                    format!("starting pcscd (its log: {})", place.log_text()),
+                    format!("starting pcscd (its log: {})", folder.log_text()),
                     source,
                 ))
             }
@@ -132,12 +140,12 @@ impl Drop for Pcscd {
         if !self.ended_within(END_WITHIN) {
             self.kill();
         }
-        let _ = self.keeper.wait();
+        let _ = self.supervisor.wait();
         let _ = fs::remove_file(&self.socket);
     }
 }
 
-/// Reads the process id from the keeper.
+/// Reads the process id from the supervisor.
 fn server(line: &UnixStream) -> std::io::Result<i32> {
     line.set_read_timeout(Some(START_WITHIN))?;
     let mut text = String::new();

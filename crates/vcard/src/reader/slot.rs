@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::link::{Link, Signal};
-use crate::{Card, Control, NoAnswer, Order, Work};
+use crate::{Card, CardWork, Control, NoAnswer, Order};
 
 /// The delay between attempts to reach a pcscd that does not listen yet.
 const RETRY: Duration = Duration::from_millis(10);
@@ -21,7 +21,7 @@ const RETRY: Duration = Duration::from_millis(10);
 const AWAY: Duration = Duration::from_secs(2);
 
 /// How long a reader waits for a mute card. vpcd itself waits forever.
-const PATIENCE: Duration = Duration::from_secs(5);
+const MUTE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The address at which vpcd waits for a card.
 #[derive(Clone)]
@@ -45,19 +45,19 @@ impl Address {
 pub(super) struct Slot {
     /// The card's serial number.
     pub serial: String,
-    shared: Arc<Shared>,
+    shared: Arc<SlotInner>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared {
+struct SlotInner {
     control: Control,
-    state: Mutex<State>,
+    state: Mutex<ConnectionState>,
     changed: Condvar,
 }
 
 /// The target state of the thread, and its progress.
 #[derive(Default)]
-struct State {
+struct ConnectionState {
     /// The address to connect to, while pcscd runs.
     address: Option<Address>,
     ended: bool,
@@ -75,7 +75,7 @@ impl Slot {
     /// Inserts a card, which connects as soon as there is an address.
     pub fn new(card: Card) -> io::Result<Self> {
         let serial = card.serial().to_owned();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SlotInner {
             control: card.control(),
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -112,7 +112,7 @@ impl Slot {
         self.shared.control.plugged()
     }
 
-    pub fn worked(&self) -> Work {
+    pub fn worked(&self) -> CardWork {
         self.shared.control.worked()
     }
 
@@ -144,9 +144,9 @@ impl Drop for Slot {
     }
 }
 
-impl Shared {
+impl SlotInner {
     /// Changes the target state, and cuts the current connection.
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut ConnectionState)) {
         let mut state = self.state.lock();
         state.cut();
         change(&mut state);
@@ -215,7 +215,7 @@ impl Shared {
                 Signal::Command(command) => match card.exchange(&command) {
                     Ok(answer) => reader.say(&answer)?,
                     Err(NoAnswer::Mute) => {
-                        self.control.wait_for(false, PATIENCE);
+                        self.control.wait_for(false, MUTE_TIMEOUT);
                         return Ok(());
                     }
                     // A mute card: the reader gets no answer.
@@ -235,7 +235,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl ConnectionState {
     /// Cuts the connection, if there is one.
     fn cut(&mut self) {
         self.seen = false;

@@ -1,4 +1,4 @@
-use hsmux_smartcard::cvc::Request;
+use hsmux_smartcard::cvc::CvcRequest;
 use hsmux_smartcard::tlv::tlv;
 use hsmux_smartcard::{Curve, ecdsa_fixed};
 use hsmux_token::{Hash, Mechanism, ck};
@@ -45,7 +45,7 @@ fn keys_go_to_a_card_with_the_same_dkek_in_both_styles() {
         assert_eq!(other.status(0x80, 0x78, 13, 0x10, &[0; 16]), 0x6985);
 
         let point = one.read(0xCE02).data;
-        let parsed = Request::parse(&point).unwrap();
+        let parsed = CvcRequest::parse(&point).unwrap();
         let generator = Curve::by_name("brainpoolP512r1").unwrap().generator;
         let agree = |host: &mut Host, id| host.ok(0x80, 0x62, id, 0x80, generator, Some(512));
         let (here, there) = (agree(&mut one, 2), agree(&mut other, 12));
@@ -67,7 +67,7 @@ fn keys_go_to_a_card_with_the_same_dkek_in_both_styles() {
 fn a_clone_signs_for_the_same_public_key() {
     let mut one = Host::ready(7);
     let request = one.generate(1, &ec_body(Curve::by_name("P-256").unwrap()));
-    let key = Request::parse(&request)
+    let key = CvcRequest::parse(&request)
         .unwrap()
         .certificate
         .public_key

@@ -1,7 +1,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hsmux_smartcard::{CardChannel, ChannelError, Command, Curve};
+use hsmux_smartcard::{CardChannel, ChannelError, CommandApdu, Curve};
 use hsmux_token::{Hash, Mechanism, ck};
 use hsmux_vcard::{Card, Fault, Profile, Slot, Timing};
 
@@ -13,7 +13,7 @@ const SIGN: u8 = 0x68;
 fn signer(profile: Profile) -> (Host, Vec<u8>) {
     let mut host = Host::ready_with(profile, 1);
     host.generate(1, &ec_body(Curve::by_name("P-256").unwrap()));
-    let command = Command::new(0x80, SIGN, 1, 0x70)
+    let command = CommandApdu::new(0x80, SIGN, 1, 0x70)
         .with_data([7; 32])
         .expecting(256);
     let command = command.encode().unwrap().to_vec();

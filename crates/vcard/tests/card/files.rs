@@ -1,5 +1,5 @@
 use hsmux_smartcard::cvc::Certificate;
-use hsmux_smartcard::{CardChannel, Status, tlv};
+use hsmux_smartcard::{CardChannel, StatusWord, tlv};
 use hsmux_vcard::{Card, Profile};
 
 use crate::host::{ALL, Host, SELECT, update};
@@ -66,7 +66,7 @@ fn the_device_certificate_has_the_serial_number_and_a_worthless_issuer() {
 #[test]
 fn the_label_says_that_it_protects_nothing_until_the_host_writes_its_own() {
     let mut host = Host::new();
-    assert_eq!(host.read(0x2F03).status, Status::FILE_NOT_FOUND);
+    assert_eq!(host.read(0x2F03).status, StatusWord::FILE_NOT_FOUND);
     host.initialize(None);
     let info = host.read(0x2F03).data;
     let label = tlv::find(&info, 0x30).unwrap().child(0x80).unwrap();
@@ -98,12 +98,15 @@ fn files_are_made_written_in_parts_read_in_parts_and_deleted() {
     let part = host.answer((0, 0xB1), (0, 0), &[0x54, 2, 2, 0], Some(100));
     assert_eq!(
         (part.status, &part.data[..]),
-        (Status::OK, &content[512..612])
+        (StatusWord::OK, &content[512..612])
     );
     let end = host.answer((0, 0xB1), (0, 0), &[0x54, 2, 2, 0], Some(200));
-    assert_eq!((end.status, end.data.len()), (Status::END_OF_FILE, 188));
+    assert_eq!((end.status, end.data.len()), (StatusWord::END_OF_FILE, 188));
     let beyond = host.answer((0, 0xB1), (0, 0), &[0x54, 2, 2, 188], Some(200));
-    assert_eq!((beyond.status, beyond.data.len()), (Status::END_OF_FILE, 0));
+    assert_eq!(
+        (beyond.status, beyond.data.len()),
+        (StatusWord::END_OF_FILE, 0)
+    );
     assert_eq!(host.status(0, 0xB1, 0, 0, &[0x54, 2, 2, 189]), 0x6B00);
     assert_eq!(host.status(0, 0xB1, 0, 0, &[0x55, 1, 0]), 0x6A80);
 
@@ -112,7 +115,7 @@ fn files_are_made_written_in_parts_read_in_parts_and_deleted() {
     assert_eq!(*host.read(0xC405).data, b"short");
     assert_eq!(host.status(0, 0xE4, 2, 0, &[0xC4, 5]), 0x9000);
     assert_eq!(host.status(0, 0xE4, 2, 0, &[0xC4, 5]), 0x6A82);
-    assert_eq!(host.read(0xC405).status, Status::FILE_NOT_FOUND);
+    assert_eq!(host.read(0xC405).status, StatusWord::FILE_NOT_FOUND);
     assert_eq!(host.status(0, 0xB1, 0, 0, &[0x54, 2, 0, 0]), 0x6A82);
 }
 
@@ -123,12 +126,12 @@ fn who_may_read_and_write_what() {
     assert_eq!(host.write(0xCF01, b"for everybody"), 0x9000);
     assert_eq!(host.write(0x2F02, b"forged"), 0x6982);
     assert_eq!(host.write(0xCC01, b"a key"), 0x6982);
-    assert_eq!(host.read(0xCC00).status, Status::NOT_LOGGED_IN);
+    assert_eq!(host.read(0xCC00).status, StatusWord::NOT_LOGGED_IN);
     assert_eq!(host.status(0, 0xE4, 2, 0, &[0xCC, 0]), 0x6982);
     assert_eq!(host.status(0, 0xE4, 2, 0, &[0x2F, 2]), 0x6982);
     assert_eq!(*host.read(0xCD01).data, b"for the user");
     host.select();
-    assert_eq!(host.read(0xCD01).status, Status::NOT_LOGGED_IN);
+    assert_eq!(host.read(0xCD01).status, StatusWord::NOT_LOGGED_IN);
     assert_eq!(*host.read(0xCF01).data, b"for everybody");
     assert_eq!(host.write(0xCF01, b"x"), 0x6982);
     assert_eq!(host.status(0, 0xE4, 2, 0, &[0xCF, 1]), 0x6982);
@@ -151,7 +154,7 @@ fn a_long_answer_to_a_short_command_comes_in_parts() {
     let first = host.answer((0x80, 0x58), (0, 0), &[], Some(3));
     assert_eq!(
         (first.status, &first.data[..]),
-        (Status::more_data(1), &[0xCC, 0, 0xCF][..])
+        (StatusWord::more_data(1), &[0xCC, 0, 0xCF][..])
     );
     assert_eq!(host.ok(0, 0xC0, 0, 0, &[], Some(1)), [1]);
     assert_eq!(host.status(0, 0xC0, 0, 0, &[]), 0x6985);
@@ -160,7 +163,7 @@ fn a_long_answer_to_a_short_command_comes_in_parts() {
     let content = [7; 300];
     host.write(0xCF01, &content);
     let part = host.answer((0, 0xB1), (0xCF, 1), &[0x54, 2, 0, 0], Some(256));
-    assert_eq!((part.status, part.data.len()), (Status::OK, 256));
+    assert_eq!((part.status, part.data.len()), (StatusWord::OK, 256));
 }
 
 #[test]
@@ -168,7 +171,7 @@ fn a_card_that_is_full_says_so_and_stays_as_it_was() {
     let mut host = Host::ready_with(Profile::new("VC000001").capacity(2000), 1);
     assert_eq!(host.write(0xCF01, &[1; 700]), 0x9000);
     assert_eq!(host.write(0xCF02, &[2; 1200]), 0x6A84);
-    assert_eq!(host.read(0xCF02).status, Status::FILE_NOT_FOUND);
+    assert_eq!(host.read(0xCF02).status, StatusWord::FILE_NOT_FOUND);
     assert_eq!(host.read(0xCF01).data.len(), 700);
     let body = crate::host::rsa_body(1024);
     assert_eq!(host.status(0, 0x46, 1, 0, &body), 0x6A84);

@@ -44,7 +44,7 @@ fn command() -> impl Strategy<Value = Vec<u8>> {
         parameter(),
     );
     let whole = (header, data(), any::<bool>()).prop_map(|((cla, ins, p1, p2), data, le)| {
-        let mut command = hsmux_smartcard::Command::new(cla, ins, p1, p2).with_data(data);
+        let mut command = hsmux_smartcard::CommandApdu::new(cla, ins, p1, p2).with_data(data);
         command.ne = le.then_some(65_536);
         command.encode().unwrap().to_vec()
     });

@@ -1,7 +1,7 @@
 //! A host that sends commands like real hosts, and checks the answers.
 
 use hsmux_smartcard::tlv::tlv;
-use hsmux_smartcard::{CardChannel, Command, Curve, Response, Status};
+use hsmux_smartcard::{CardChannel, CommandApdu, Curve, ResponseApdu, StatusWord};
 use hsmux_token::{Hash, Mechanism, Params, Pss, ck};
 use hsmux_vcard::{Card, Control, MemoryChannel, Profile, Slot};
 
@@ -58,11 +58,11 @@ impl Host {
         (p1, p2): (u8, u8),
         data: &[u8],
         ne: Option<usize>,
-    ) -> Response {
-        let mut command = Command::new(cla, ins, p1, p2).with_data(data);
+    ) -> ResponseApdu {
+        let mut command = CommandApdu::new(cla, ins, p1, p2).with_data(data);
         command.ne = ne;
         let bytes = command.encode().unwrap();
-        Response::parse(self.channel.transmit(&bytes).unwrap()).unwrap()
+        ResponseApdu::parse(self.channel.transmit(&bytes).unwrap()).unwrap()
     }
 
     pub fn ok(
@@ -77,7 +77,7 @@ impl Host {
         let response = self.answer((cla, ins), (p1, p2), data, ne);
         assert_eq!(
             response.status,
-            Status::OK,
+            StatusWord::OK,
             "{cla:02X} {ins:02X} {p1:02X} {p2:02X}"
         );
         response.data.to_vec()
@@ -114,7 +114,7 @@ impl Host {
         self.status(0, 0xD7, high, low, &update(0, content))
     }
 
-    pub fn read(&mut self, id: u16) -> Response {
+    pub fn read(&mut self, id: u16) -> ResponseApdu {
         let [high, low] = id.to_be_bytes();
         self.answer((0, 0xB1), (high, low), &[0x54, 2, 0, 0], ALL)
     }

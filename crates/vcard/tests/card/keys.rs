@@ -1,7 +1,7 @@
 use std::fs;
 use std::process::Command;
 
-use hsmux_smartcard::cvc::{Certificate, Request};
+use hsmux_smartcard::cvc::{Certificate, CvcRequest};
 use hsmux_smartcard::tlv::tlv;
 use hsmux_smartcard::{Curve, ecdsa_fixed};
 use hsmux_software::PublicKey;
@@ -12,7 +12,7 @@ use crate::host::{ALL, Host, digest_info, ec_body, padded, pss, rsa_body};
 const DATA: &[u8] = b"what is signed";
 
 fn public(request: &[u8]) -> PublicKey {
-    let request = Request::parse(request).unwrap();
+    let request = CvcRequest::parse(request).unwrap();
     request.certificate.public_key.to_public_key().unwrap()
 }
 
@@ -90,7 +90,7 @@ fn requests_are_signed_by_the_new_key_and_by_the_device() {
         rsa_body(1024),
     ]) {
         let bytes = host.generate(id, &body);
-        let request = Request::parse(&bytes).unwrap();
+        let request = CvcRequest::parse(&bytes).unwrap();
         request.verify_inner().unwrap();
         request.verify_outer(&device).unwrap();
         assert!(bytes.windows(11).any(|field| field == b"\x42\x09UTCA00001"));
@@ -102,7 +102,7 @@ fn requests_are_signed_by_the_new_key_and_by_the_device() {
         let mut forged = bytes.clone();
         *forged.last_mut().unwrap() ^= 1;
         assert!(
-            Request::parse(&forged)
+            CvcRequest::parse(&forged)
                 .unwrap()
                 .verify_outer(&device)
                 .is_err()
@@ -264,5 +264,8 @@ fn a_host_that_expects_no_answer_gets_none() {
     assert!(answer.status.is_ok() && answer.data.is_empty());
     let id = [0xCE, 1];
     let file = host.answer((0, 0xB1), (id[0], id[1]), &[0x54, 2, 0, 0], ALL);
-    Request::parse(&file.data).unwrap().verify_inner().unwrap();
+    CvcRequest::parse(&file.data)
+        .unwrap()
+        .verify_inner()
+        .unwrap();
 }

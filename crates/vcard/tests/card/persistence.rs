@@ -169,7 +169,7 @@ fn a_power_loss_leaves_all_or_nothing() {
             host.login();
             host.control()
                 .order(Fault::PowerLoss(commits).once().on(ins));
-            let mut command = hsmux_smartcard::Command::new(cla, ins, p1, p2).expecting(65_536);
+            let mut command = hsmux_smartcard::CommandApdu::new(cla, ins, p1, p2).expecting(65_536);
             command.data = data.clone().into();
             let answer = host.channel.transmit(&command.encode().unwrap());
             assert!(answer.is_err(), "{ins:02X}");

@@ -13,14 +13,14 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::code;
 use crate::churn::folder_of;
-use crate::control::{Control, TokenControl};
+use crate::control::{ControlFile, TokenControl};
 use crate::device::{Device, hang_while};
 use crate::world::World;
 
 /// The other module, loaded until the process ends.
-static BEHIND: OnceLock<Behind> = OnceLock::new();
+static FORWARD_MODULE: OnceLock<ForwardModule> = OnceLock::new();
 
-struct Behind {
+struct ForwardModule {
     /// Its own functions.
     real: CK_FUNCTION_LIST,
     /// The same with the functions of this file.
@@ -29,17 +29,17 @@ struct Behind {
 
 /// The list of functions for a stand-in with another module.
 pub fn list(module: &Path) -> Result<*mut CK_FUNCTION_LIST, CK_RV> {
-    let behind = if let Some(behind) = BEHIND.get() {
-        behind
+    let forward = if let Some(forward) = FORWARD_MODULE.get() {
+        forward
     } else {
-        let loaded = Behind::load(module)?;
-        BEHIND.get_or_init(|| loaded)
+        let loaded = ForwardModule::load(module)?;
+        FORWARD_MODULE.get_or_init(|| loaded)
     };
     // Nobody writes to the list, which C takes without const.
-    Ok((&raw const behind.list).cast_mut())
+    Ok((&raw const forward.list).cast_mut())
 }
 
-impl Behind {
+impl ForwardModule {
     fn load(module: &Path) -> Result<Self, CK_RV> {
         type Get = unsafe extern "C" fn(*mut *mut CK_FUNCTION_LIST) -> CK_RV;
         let failed = |error: libloading::Error| {
@@ -101,7 +101,7 @@ fn copy(module: &Path) -> std::io::Result<String> {
 /// Calls a function of the other module. Unsafe, like the function.
 macro_rules! real {
     ($name:ident($($argument:expr),* $(,)?)) => {
-        match BEHIND.get().and_then(|behind| behind.real.$name) {
+        match FORWARD_MODULE.get().and_then(|forward| forward.real.$name) {
             Some(function) => match function($($argument),*) {
                 CKR_OK => Ok(()),
                 code => Err(code),
@@ -175,7 +175,7 @@ fn used(
         return work();
     }
     let (slot, device) = device(session)?;
-    let control = Control::now()?;
+    let control = ControlFile::now()?;
     let token = control.token(slot)?;
     let begun = Cell::new(false);
     let served = device.serve(slot, token, |number| {
@@ -246,7 +246,7 @@ macro_rules! makes {
 }
 
 fn makes(session: CK_SESSION_HANDLE) -> Result<(), CK_RV> {
-    match Control::now()?.token(device(session)?.0)?.make_error {
+    match ControlFile::now()?.token(device(session)?.0)?.make_error {
         CKR_OK => Ok(()),
         code => Err(code),
     }
@@ -263,7 +263,7 @@ unsafe fn templated<'a>(template: Template, len: CK_ULONG) -> &'a [CK_ATTRIBUTE]
 }
 
 fn refuses_false(session: CK_SESSION_HANDLE, template: &[CK_ATTRIBUTE]) -> Result<(), CK_RV> {
-    let control = Control::now()?;
+    let control = ControlFile::now()?;
     let kinds = &control.token(device(session)?.0)?.refuses_false;
     let is_false = |of: &CK_ATTRIBUTE| {
         // SAFETY: each value of a template has its stated length.
@@ -280,7 +280,7 @@ fn refuses_false(session: CK_SESSION_HANDLE, template: &[CK_ATTRIBUTE]) -> Resul
 }
 
 fn lacks(session: CK_SESSION_HANDLE, mechanism: CK_MECHANISM_TYPE) -> Result<(), CK_RV> {
-    let control = Control::now()?;
+    let control = ControlFile::now()?;
     let lacks = &control.token(device(session)?.0)?.lacks;
     let lacking = lacks.contains(&mechanism);
     if lacking {
@@ -306,7 +306,7 @@ unsafe extern "C" fn C_DestroyObject(
 ) -> CK_RV {
     let destroy = || {
         let (slot, _) = device(session)?;
-        let control = Control::now()?;
+        let control = ControlFile::now()?;
         let lasting = &control.token(slot)?.lasting;
         if !lasting.is_empty() && label(session, object)? == lasting.as_bytes() {
             return Err(CKR_ACTION_PROHIBITED);

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::nothing::NOTHING;
 use super::{code, padded, put, put_list};
-use crate::control::Control;
+use crate::control::ControlFile;
 use crate::world::World;
 
 /// The functions of the stand-in. Others are null pointers, which callers must expect of any module.
@@ -51,12 +51,12 @@ pub extern "C" fn C_GetFunctionList(list: *mut *mut CK_FUNCTION_LIST) -> CK_RV {
         ..NOTHING
     };
     // An unreadable file is reported by the other calls.
-    let behind = Control::now()
+    let forward = ControlFile::now()
         .ok()
         .and_then(|control| control.forward.clone());
     // Nobody writes to the list, which C takes without const.
     let own = || Ok(&raw mut LIST);
-    let chosen = behind.map_or_else(own, |module| super::forward::list(&module));
+    let chosen = forward.map_or_else(own, |module| super::forward::list(&module));
     // SAFETY: the standard's promise.
     code(chosen.and_then(|chosen| unsafe { put(list, chosen) }))
 }
@@ -67,11 +67,11 @@ extern "C" fn C_Initialize(_: *mut std::ffi::c_void) -> CK_RV {
 
 /// Applies the faults of C_Initialize, then creates a new world.
 pub fn begin() -> Result<(), CK_RV> {
-    let control = Control::now()?;
+    let control = ControlFile::now()?;
     if control.crash_in_initialize {
         std::process::abort();
     }
-    while Control::now()?.hang_in_initialize {
+    while ControlFile::now()?.hang_in_initialize {
         std::thread::sleep(Duration::from_millis(5));
     }
     crate::reach::try_all(&control);
@@ -107,7 +107,7 @@ unsafe extern "C" fn C_GetSlotList(
 ) -> CK_RV {
     let list = || {
         World::with(|_| Ok(()))?;
-        let control = Control::now()?;
+        let control = ControlFile::now()?;
         let _turn = control.slots_alone.then(alone).transpose()?;
         let present = (0..control.tokens.len() as CK_SLOT_ID).filter(|s| control.token(*s).is_ok());
         // SAFETY: the standard's promise.
@@ -138,7 +138,7 @@ unsafe extern "C" fn C_GetSlotInfo(slot: CK_SLOT_ID, info: *mut CK_SLOT_INFO) ->
 unsafe extern "C" fn C_GetTokenInfo(slot: CK_SLOT_ID, info: *mut CK_TOKEN_INFO) -> CK_RV {
     let get = || {
         World::with(|_| Ok(()))?;
-        let control = Control::now()?;
+        let control = ControlFile::now()?;
         let token = control.token(slot)?;
         let value = CK_TOKEN_INFO {
             label: padded(&token.label),
@@ -190,7 +190,7 @@ unsafe extern "C" fn C_GetMechanismList(
     len: *mut CK_ULONG,
 ) -> CK_RV {
     let list = || {
-        let control = Control::now()?;
+        let control = ControlFile::now()?;
         let mut list = MECHANISMS.map(|m| m.0).to_vec();
         let token = control.token(slot)?;
         list.retain(|mechanism| !token.lacks.contains(mechanism));

@@ -6,8 +6,8 @@ use sha2::{Digest, Sha256};
 
 use super::general::CKM_VENDORS_ECDSA_SHA256;
 use super::{code, input, put_list};
-use crate::control::{Control, TokenControl};
-use crate::keys::{Keys, MlDsa};
+use crate::control::{ControlFile, TokenControl};
+use crate::keys::{MlDsa, TokenKeys};
 use crate::objects::{AES, EC, ML_DSA, ML_DSA_PUBLIC, RSA};
 use crate::world::{Active, World};
 
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn C_Verify(
         let data = unsafe { input(data, data_len) }?;
         // SAFETY: the standard's promise.
         let signature = unsafe { input(signature, signature_len) }?;
-        let control = Control::now()?;
+        let control = ControlFile::now()?;
         let slot = World::with(|world| {
             let session = world.session(session)?;
             let active = session.active.take_if(|active| active.verb == Verb::Verify);
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn C_Verify(
             Ok(session.slot)
         })?;
         let token = control.token(slot).map_err(|_| CKR_DEVICE_REMOVED)?;
-        match signature == Keys::of(token.key_seed).ml_dsa.sign(data) {
+        match signature == TokenKeys::of(token.key_seed).ml_dsa.sign(data) {
             true => Ok(()),
             false if signature.len() == MlDsa::SIGNATURE => Err(CKR_SIGNATURE_INVALID),
             false => Err(CKR_SIGNATURE_LEN_RANGE),
@@ -168,7 +168,7 @@ unsafe fn run(
     place: *mut u8,
     len: *mut CK_ULONG,
 ) -> Result<(), CK_RV> {
-    let control = Control::now()?;
+    let control = ControlFile::now()?;
     let (slot, active, device) = World::with(|world| {
         let session = world.session(session)?;
         let active = session.active.take_if(|active| active.verb == verb);
@@ -217,7 +217,7 @@ unsafe fn run(
 
 /// The operation itself.
 fn compute(active: &Active, token: &TokenControl, data: &[u8]) -> Result<Vec<u8>, CK_RV> {
-    let keys = Keys::of(token.key_seed + u64::from(token.wrong_key));
+    let keys = TokenKeys::of(token.key_seed + u64::from(token.wrong_key));
     let (mechanism, iv) = (active.mechanism, active.iv);
     match (active.verb, active.key) {
         (Verb::Sign, EC) => {

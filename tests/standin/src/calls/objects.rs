@@ -5,7 +5,7 @@ use hsmux_token::ck::*;
 
 use super::{code, input, put};
 use crate::control::TokenControl;
-use crate::keys::Keys;
+use crate::keys::TokenKeys;
 use crate::objects::{AES, EC};
 use crate::world::World;
 
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn C_FindObjectsInit(
             if session.found.is_some() {
                 return Err(CKR_OPERATION_ACTIVE);
             }
-            let keys = Keys::of(token.key_seed);
+            let keys = TokenKeys::of(token.key_seed);
             let visible = keys.things.iter().filter(|thing| {
                 token.holds(thing.name)
                     && (logged_in || thing.attributes.flag(CKA_PRIVATE) == Some(false))
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn C_GetAttributeValue(
 ) -> CK_RV {
     let get = || {
         let (keys, stops, always, nameless) = World::with_session(session, |_, token| {
-            let keys = Keys::of(token.key_seed);
+            let keys = TokenKeys::of(token.key_seed);
             let thing = keys.things.iter().find(|thing| thing.handle == object);
             if !thing.is_some_and(|thing| token.holds(thing.name)) {
                 return Err(CKR_OBJECT_HANDLE_INVALID);

@@ -3,7 +3,7 @@
 use hsmux_token::ck::*;
 
 use super::{code, input, put};
-use crate::control::{Control, When};
+use crate::control::{ControlFile, When};
 use crate::device::hang_while;
 use crate::world::World;
 
@@ -15,7 +15,7 @@ pub unsafe extern "C" fn C_OpenSession(
     place: *mut CK_SESSION_HANDLE,
 ) -> CK_RV {
     let open = || {
-        let control = Control::now()?;
+        let control = ControlFile::now()?;
         let session = World::with(|world| world.open(slot, control.token(slot)?))?;
         // SAFETY: the standard's promise.
         unsafe { put(place, session) }
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn C_Login(
     len: CK_ULONG,
 ) -> CK_RV {
     let login = || {
-        let control = Control::now()?;
+        let control = ControlFile::now()?;
         let (slot, before) = World::with(|world| {
             let slot = world.session(session)?.slot;
             Ok((slot, world.user(slot)))
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn C_InitPIN(
     len: CK_ULONG,
 ) -> CK_RV {
     let init = || {
-        let control = Control::now()?;
+        let control = ControlFile::now()?;
         let (slot, user) = World::with(|world| {
             let slot = world.session(session)?.slot;
             Ok((slot, world.user(slot)))
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn C_SetPIN(
     new_len: CK_ULONG,
 ) -> CK_RV {
     let set = || {
-        let control = Control::now()?;
+        let control = ControlFile::now()?;
         let slot = World::with(|world| Ok(world.session(session)?.slot))?;
         let token = control.token(slot).map_err(|_| CKR_DEVICE_REMOVED)?;
         // SAFETY: the standard's promise.

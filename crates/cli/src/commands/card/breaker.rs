@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hsmux_module::pin::{self, User};
+use hsmux_module::pin::{self, PinUser};
 use hsmux_smartcard::provision::{Access, ProvisionError};
 use hsmux_smartcard::{CardChannel, CardError, SoPin};
 use hsmux_token::{Error, Secret, TokenInfo, ck};
@@ -25,7 +25,7 @@ impl Breaker {
             return Ok(());
         }
         let (serial, pin) = (access.serial.clone(), access.pin.clone());
-        self.show(&serial, User::User, pin.expose(), || {
+        self.show(&serial, PinUser::User, pin.expose(), || {
             access.logged_in(|_| Ok(()))
         })
     }
@@ -34,7 +34,7 @@ impl Breaker {
     pub fn show<T>(
         &self,
         serial: &str,
-        user: User,
+        user: PinUser,
         pin: &[u8],
         call: impl FnOnce() -> Result<T, ProvisionError>,
     ) -> anyhow::Result<T> {
@@ -61,7 +61,7 @@ impl Breaker {
     /// Records the card's new PIN.
     pub fn learn(&self, serial: &str, pin: &Secret) -> anyhow::Result<()> {
         if let Some(state) = &self.0 {
-            pin::learn(state, &identity(serial), User::User, pin.expose())?;
+            pin::learn(state, &identity(serial), PinUser::User, pin.expose())?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use hsmux_daemon::admin::LocalAction;
-use hsmux_module::pin::User;
+use hsmux_module::pin::PinUser;
 use hsmux_smartcard::provision::initialise::initialise;
 use hsmux_smartcard::provision::report::{CardReport, report};
 use hsmux_smartcard::{Initialize, SoPin};
@@ -71,7 +71,7 @@ impl Init {
             context.recorded(&action, || {
                 breaker.show(
                     serial,
-                    User::SecurityOfficer,
+                    PinUser::SecurityOfficer,
                     digits(&how.so_pin).expose(),
                     || initialise(card, serial, &how, label, which.last_try),
                 )?;

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use hsmux_daemon::admin::LocalAction;
-use hsmux_module::pin::User;
+use hsmux_module::pin::PinUser;
 use hsmux_smartcard::SoPin;
 use hsmux_smartcard::provision::pins;
 use hsmux_token::Secret;
@@ -80,7 +80,7 @@ impl Change {
                 card: serial.clone(),
             };
             context.recorded(&action, || {
-                breaker.show(serial, User::User, old.expose(), || {
+                breaker.show(serial, PinUser::User, old.expose(), || {
                     pins::change(card, serial, &old, &new, last_try)
                 })?;
                 breaker.learn(serial, &new)
@@ -106,7 +106,7 @@ impl Unblock {
             context.recorded(&action, || {
                 breaker.show(
                     serial,
-                    User::SecurityOfficer,
+                    PinUser::SecurityOfficer,
                     digits(&so_pin).expose(),
                     || pins::unblock(card, serial, &so_pin, new.as_ref(), last_try),
                 )?;

@@ -4,13 +4,13 @@ use hsmux_token::ck::*;
 
 use super::BEHIND;
 use crate::calls::{code, padded, put_list};
-use crate::control::Control;
+use crate::control::ControlFile;
 
 pub unsafe extern "C" fn C_GetTokenInfo(slot: CK_SLOT_ID, info: *mut CK_TOKEN_INFO) -> CK_RV {
     let get = || {
         // SAFETY: the standard's promise.
         unsafe { real!(C_GetTokenInfo(slot, info)) }?;
-        let control = Control::now()?;
+        let control = ControlFile::now()?;
         let name = &control.token(slot)?.manufacturer;
         if !name.is_empty() {
             // SAFETY: the other module has just written there.
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn C_GetMechanismList(
 
 fn said(slot: CK_SLOT_ID) -> Result<Vec<CK_MECHANISM_TYPE>, CK_RV> {
     let mut said = all(slot)?;
-    let control = Control::now()?;
+    let control = ControlFile::now()?;
     let lacks = &control.token(slot)?.lacks;
     said.retain(|mechanism| !lacks.contains(mechanism));
     Ok(said)

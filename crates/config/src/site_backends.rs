@@ -7,22 +7,22 @@ use std::path::{Path, PathBuf};
 use toml::de::DeValue;
 
 use super::backend_check::{Check, check};
-use super::reader::{Fields, Named, text};
+use super::reader::{ExternalReference, Fields, text};
 
 /// The back ends of a site.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Behind {
+pub enum SiteBackends {
     /// HTTP servers, the PEM roots of their certificates (`None`: the system's), and their health check.
-    Http(Vec<Backend>, Option<PathBuf>, Option<Check>),
+    Http(Vec<BackendUrl>, Option<PathBuf>, Option<Check>),
     /// Servers of any protocol, and the PROXY header that they are sent.
-    Tcp(Vec<Backend>, Option<ProxyVersion>),
+    Tcp(Vec<BackendUrl>, Option<ProxyVersion>),
     /// A folder of files.
     Folder(PathBuf),
 }
 
 /// A server, by its URL.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Backend {
+pub struct BackendUrl {
     /// Its protocol.
     pub scheme: Scheme,
     /// Its name or address; an IPv6 address has no brackets.
@@ -67,9 +67,9 @@ pub enum ProxyVersion {
     V2,
 }
 
-impl Behind {
+impl SiteBackends {
     /// Its servers.
-    pub fn backends(&self) -> &[Backend] {
+    pub fn urls(&self) -> &[BackendUrl] {
         match self {
             Self::Http(backends, ..) | Self::Tcp(backends, _) => backends,
             Self::Folder(_) => &[],
@@ -86,7 +86,7 @@ impl Behind {
 
     /// Whether they speak HTTP/2. Either all or none of them do.
     pub fn is_http2(&self) -> bool {
-        let first = self.backends().first();
+        let first = self.urls().first();
         first.is_some_and(|backend| backend.scheme.is_http2())
     }
 
@@ -99,7 +99,7 @@ impl Behind {
     }
 }
 
-impl Backend {
+impl BackendUrl {
     /// `HOST:PORT`
     pub fn authority(&self) -> String {
         let Self { host, port, .. } = self;
@@ -111,7 +111,7 @@ impl Backend {
     }
 }
 
-impl fmt::Display for Backend {
+impl fmt::Display for BackendUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = match self.scheme {
             Scheme::Http => "http",
@@ -124,7 +124,7 @@ impl fmt::Display for Backend {
     }
 }
 
-pub(super) fn behind(fields: &mut Fields<'_, '_, '_>) -> Option<Behind> {
+pub(super) fn site_backends(fields: &mut Fields<'_, '_, '_>) -> Option<SiteBackends> {
     let versions = [("v1", ProxyVersion::V1), ("v2", ProxyVersion::V2)];
     let send_proxy = fields.choice("send_proxy", &versions);
     let roots = fields.file("backend_ca");
@@ -132,7 +132,7 @@ pub(super) fn behind(fields: &mut Fields<'_, '_, '_>) -> Option<Behind> {
     let backends = fields.read("backend", backends);
     let root = fields.path("root");
     if let Some(root) = &root {
-        fields.names("root", Named::Served(root.clone()));
+        fields.names("root", ExternalReference::Served(root.clone()));
     }
     if fields.has("backend") == fields.has("root") {
         let message = "[[site]] needs one of backend = \"http://HOST:PORT\" and root = \"FOLDER\"";
@@ -162,14 +162,14 @@ pub(super) fn behind(fields: &mut Fields<'_, '_, '_>) -> Option<Behind> {
             .error(fields.span_of("backend_check"), message);
     }
     Some(match backends {
-        None => Behind::Folder(root?),
-        Some(backends) if is_tcp => Behind::Tcp(backends, send_proxy),
-        Some(backends) => Behind::Http(backends, roots, check),
+        None => SiteBackends::Folder(root?),
+        Some(backends) if is_tcp => SiteBackends::Tcp(backends, send_proxy),
+        Some(backends) => SiteBackends::Http(backends, roots, check),
     })
 }
 
 /// A single value or a list.
-fn backends(value: &DeValue<'_>) -> Result<Vec<Backend>, String> {
+fn backends(value: &DeValue<'_>) -> Result<Vec<BackendUrl>, String> {
     let Some(list) = value.as_array() else {
         return Ok(vec![backend(text(value)?)?]);
     };
@@ -181,7 +181,7 @@ fn backends(value: &DeValue<'_>) -> Result<Vec<Backend>, String> {
         }
         all.push(next);
     }
-    let protocol = |one: &Backend| (one.scheme == Scheme::Tcp, one.scheme.is_http2());
+    let protocol = |one: &BackendUrl| (one.scheme == Scheme::Tcp, one.scheme.is_http2());
     match all.split_first() {
         None => Err("the list is empty".into()),
         Some((first, others)) if others.iter().all(|it| protocol(it) == protocol(first)) => Ok(all),
@@ -190,7 +190,7 @@ fn backends(value: &DeValue<'_>) -> Result<Vec<Backend>, String> {
 }
 
 /// `http://HOST:PORT`, `https://HOST[:PORT]`, `h2c://HOST:PORT`, `h2://HOST[:PORT]` or `tcp://HOST:PORT`.
-pub(super) fn backend(url: &str) -> Result<Backend, String> {
+pub(super) fn backend(url: &str) -> Result<BackendUrl, String> {
     let wrong = || {
         format!(
             "{url:?} is none of http://HOST:PORT, https://HOST[:PORT], h2c://HOST:PORT, h2://HOST[:PORT] and \
@@ -212,7 +212,7 @@ pub(super) fn backend(url: &str) -> Result<Backend, String> {
         _ => (at, usual),
     };
     let host = host_of(host).ok_or_else(wrong)?;
-    Ok(Backend {
+    Ok(BackendUrl {
         scheme,
         host: host.to_owned(),
         port: port.ok_or_else(wrong)?,

@@ -11,7 +11,7 @@ use crate::library::Handle;
 
 /// The objects, without the secret parts of keys.
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct ObjectCache {
     objects: RwLock<BTreeMap<Handle, Object>>,
     epoch: AtomicU64,
     /// Serialises readings; counts complete ones.
@@ -21,7 +21,7 @@ pub(crate) struct Known {
     pub store: Turn<()>,
 }
 
-impl Known {
+impl ObjectCache {
     /// All objects; none before the first reading.
     pub fn all(&self) -> RwLockReadGuard<'_, BTreeMap<Handle, Object>> {
         self.objects.read()

@@ -10,15 +10,17 @@ use super::{MOST, ReaderError, Readers};
 use crate::{Card, Profile, Timing};
 
 /// A folder with a file for each card, locked for one process; or none.
-pub struct Shelf {
+pub struct CardStore {
     /// The folder, and its lock.
-    kept: Option<(PathBuf, FileLock)>,
+    locked_folder: Option<(PathBuf, FileLock)>,
 }
 
-impl Shelf {
+impl CardStore {
     /// New cards, which are discarded at the end.
     pub fn none() -> Self {
-        Self { kept: None }
+        Self {
+            locked_folder: None,
+        }
     }
 
     /// Cards in a folder, which is created if missing.
@@ -31,7 +33,7 @@ impl Shelf {
             LockFailed::File(error) => failed(error),
         })?;
         Ok(Self {
-            kept: Some((folder.to_owned(), lock)),
+            locked_folder: Some((folder.to_owned(), lock)),
         })
     }
 
@@ -46,7 +48,7 @@ impl Shelf {
 
     fn profile(&self, number: usize, timing: &Timing) -> Profile {
         let profile = Profile::new(&format!("VCARD{number:05}")).timing(timing.clone());
-        match &self.kept {
+        match &self.locked_folder {
             Some((folder, _)) => profile.state(folder.join(format!("card{number}.json"))),
             None => profile,
         }

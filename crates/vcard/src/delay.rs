@@ -6,7 +6,7 @@ use crate::key::KeyKind;
 use crate::timing::{Operation, Timing};
 
 /// Draws service times. It carries over the error of each wait, so that many add up exactly.
-pub struct Pace {
+pub struct DelaySampler {
     timing: Timing,
     /// The deviation for the next operation, with the opposite sign: pairs have the exact mean.
     opposite: Option<f64>,
@@ -14,7 +14,7 @@ pub struct Pace {
     late: Duration,
 }
 
-impl Pace {
+impl DelaySampler {
     /// For these service times.
     pub fn new(timing: Timing) -> Self {
         Self {
@@ -60,10 +60,10 @@ mod tests {
 
     #[test]
     fn times_spread_and_their_mean_is_exact() {
-        let mut pace = Pace::new(Timing::SmartCardHsm);
+        let mut delay = DelaySampler::new(Timing::SmartCardHsm);
         let start = Instant::now();
         let mut time = || {
-            let end = pace
+            let end = delay
                 .end(start, Operation::Sign, KeyKind::Rsa(2048))
                 .unwrap();
             (end - start).as_secs_f64() * 1000.0
@@ -79,11 +79,11 @@ mod tests {
     #[test]
     fn a_wait_that_was_long_makes_the_next_one_short() {
         let timing = Timing::from_toml("[[time]]\nmean_ms = 50").unwrap();
-        let mut pace = Pace::new(timing);
+        let mut delay = DelaySampler::new(timing);
         let start = Instant::now();
         let mut end = |late: u64| {
-            let end = pace.end(start, Operation::Sign, KeyKind::Ec(256)).unwrap();
-            pace.ended(end, end + Duration::from_millis(late));
+            let end = delay.end(start, Operation::Sign, KeyKind::Ec(256)).unwrap();
+            delay.ended(end, end + Duration::from_millis(late));
             (end - start).as_millis()
         };
         assert_eq!(end(7), 50);

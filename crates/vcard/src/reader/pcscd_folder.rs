@@ -24,7 +24,7 @@ const OPENSC: &str =
     "app opensc-pkcs11 {\n    pkcs11 {\n        max_virtual_slots = 64;\n    }\n}\n";
 
 /// A folder with pcscd's configuration; it is removed on drop.
-pub(super) struct Place {
+pub(super) struct PcscdFolder {
     folder: TempDir,
     /// The port of each slot.
     pub ports: Vec<u16>,
@@ -32,22 +32,22 @@ pub(super) struct Place {
     pub isolated: bool,
 }
 
-impl Place {
+impl PcscdFolder {
     /// Creates the folder, with readers of at least `count` slots.
     pub fn new(folder: TempDir, count: usize) -> Result<Self, ReaderError> {
         if !Path::new(DRIVER).exists() {
             return Err(ReaderError::missing(DRIVER, "vsmartcard-vpcd"));
         }
-        let mut place = Self {
+        let mut pcscd_folder = Self {
             folder,
             ports: Vec::new(),
             isolated: may_isolate(),
         };
-        let written = place.write(count.div_ceil(SLOTS));
+        let written = pcscd_folder.write(count.div_ceil(SLOTS));
         match written {
-            Ok(()) => Ok(place),
+            Ok(()) => Ok(pcscd_folder),
             Err(source) => {
-                let what = format!("preparing {}", place.folder().display());
+                let what = format!("preparing {}", pcscd_folder.path().display());
                 Err(ReaderError::io(what, source))
             }
         }
@@ -79,7 +79,7 @@ impl Place {
         fs::write(self.opensc(), OPENSC)
     }
 
-    pub fn folder(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.folder.path()
     }
 

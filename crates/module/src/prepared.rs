@@ -21,16 +21,16 @@ const MOST: usize = 4;
 
 /// Prepared signatures of one token.
 #[derive(Default)]
-pub(crate) struct Expected(Mutex<State>);
+pub(crate) struct PreparedSignatures(Mutex<PreparedState>);
 
 #[derive(Default)]
-struct State {
-    ready: Vec<Ready>,
+struct PreparedState {
+    ready: Vec<PreparedSignature>,
     /// Idle sessions, and the number of all.
     idle: Vec<Session>,
     open: usize,
     /// The last request.
-    last: Option<Like>,
+    last: Option<SignatureRequest>,
     /// Counts changes of keys: a signature that is prepared during a change is discarded.
     edition: u64,
     /// The token has refused it once, or has no session left.
@@ -39,21 +39,21 @@ struct State {
 
 /// A signature request without its data.
 #[derive(Clone, PartialEq)]
-struct Like {
+struct SignatureRequest {
     key: ObjectId,
     mechanism: Mechanism,
 }
 
 /// A session after C_SignInit.
-struct Ready {
-    like: Like,
+struct PreparedSignature {
+    request: SignatureRequest,
     handle: Handle,
     session: Session,
     took: Duration,
     ends: Instant,
 }
 
-impl Like {
+impl SignatureRequest {
     fn of(operation: &Operation) -> Option<Self> {
         let (verb, key, mechanism, _) = operation.key_use()?;
         (verb == Verb::Sign).then(|| Self {
@@ -73,96 +73,97 @@ impl Like {
 
 impl ModuleToken {
     /// Completes a prepared signature, if one fits.
-    pub(crate) fn run_expected(&self, operation: &Operation) -> Option<Bytes> {
+    pub(crate) fn run_prepared(&self, operation: &Operation) -> Option<Bytes> {
         let (_, _, _, data) = operation.key_use()?;
-        let ready = self.expected.take(operation)?;
-        let (library, like) = (self.sessions.library(), &ready.like);
+        let ready = self.prepared.take(operation)?;
+        let (library, request) = (self.sessions.library(), &ready.request);
         let begun = self.paces.begin();
         let signed = library.complete(
             ready.session,
             Verb::Sign,
-            &like.mechanism,
+            &request.mechanism,
             ready.handle,
             data,
         );
         let Ok(bytes) = signed else {
-            self.expected.close(&self.sessions, ready.session);
+            self.prepared.close(&self.sessions, ready.session);
             return None;
         };
-        self.expected.leave(ready.session);
+        self.prepared.leave(ready.session);
         if let Some(begun) = begun {
-            let work = OperationKind::new(Verb::Sign, like.mechanism.kind, data.len(), bytes.len());
+            let work =
+                OperationKind::new(Verb::Sign, request.mechanism.kind, data.len(), bytes.len());
             let took = ready.took + begun.elapsed();
-            self.paces.note(work, like.key, took);
+            self.paces.note(work, request.key, took);
         }
         Some(bytes)
     }
 
     /// Prepares another signature if two alike came in a row; returns until when it waits.
     pub(crate) fn make_ready(&self, operation: &Operation) -> Option<Instant> {
-        let like = self.expected.again(operation)?;
+        let request = self.prepared.again(operation)?;
         if !self.usual.is_short(&Task::of(operation)?) {
             return None;
         }
-        let made = self.begin_expected(like);
+        let made = self.prepare(request);
         // A missing key is reported by the operation itself.
         if let Err(error) = &made
             && !is_about_handle(error)
         {
             tracing::debug!(%error, token = self.name, "signatures are not made ready");
-            self.expected.0.lock().never = true;
+            self.prepared.0.lock().never = true;
         }
         made.ok()?
     }
 
-    fn begin_expected(&self, like: Like) -> Result<Option<Instant>> {
-        let Some(handle) = self.handles.get(&like.key) else {
+    fn prepare(&self, request: SignatureRequest) -> Result<Option<Instant>> {
+        let Some(handle) = self.handles.get(&request.key) else {
             return Ok(None);
         };
         // Ended here as well, because a lane may never be idle.
-        self.expected.end_old(&self.sessions);
-        let Some((session, edition)) = self.expected.session(&self.sessions)? else {
+        self.prepared.end_old(&self.sessions);
+        let Some((session, edition)) = self.prepared.session(&self.sessions)? else {
             return Ok(None);
         };
-        let handle = self.in_use(session, like.key, handle);
+        let handle = self.in_use(session, request.key, handle);
         let (library, begun) = (self.sessions.library(), Instant::now());
-        if let Err(error) = library.begin(session, Verb::Sign, &like.mechanism, handle) {
-            self.expected.close(&self.sessions, session);
+        if let Err(error) = library.begin(session, Verb::Sign, &request.mechanism, handle) {
+            self.prepared.close(&self.sessions, session);
             return Err(error);
         }
         let now = Instant::now();
         let ends = now + LIFE;
-        let ready = Ready {
-            like,
+        let ready = PreparedSignature {
+            request,
             handle,
             session,
             took: now - begun,
             ends,
         };
         Ok(self
-            .expected
+            .prepared
             .keep(&self.sessions, ready, edition)
             .then_some(ends))
     }
 }
 
-impl Expected {
-    fn take(&self, operation: &Operation) -> Option<Ready> {
+impl PreparedSignatures {
+    fn take(&self, operation: &Operation) -> Option<PreparedSignature> {
         let ready = &mut self.0.lock().ready;
         let now = Instant::now();
-        let fits = |ready: &Ready| ready.ends > now && ready.like.is_of(operation);
-        let place = ready.iter().position(fits)?;
-        Some(ready.swap_remove(place))
+        let fits = |ready: &PreparedSignature| ready.ends > now && ready.request.is_of(operation);
+        let index = ready.iter().position(fits)?;
+        Some(ready.swap_remove(index))
     }
 
     /// The request, if the one before was alike.
-    fn again(&self, operation: &Operation) -> Option<Like> {
+    fn again(&self, operation: &Operation) -> Option<SignatureRequest> {
         let mut state = self.0.lock();
         if state.never {
             return None;
         }
         let last = state.last.take().filter(|last| last.is_of(operation));
-        state.last = last.clone().or_else(|| Like::of(operation));
+        state.last = last.clone().or_else(|| SignatureRequest::of(operation));
         last
     }
 
@@ -185,7 +186,7 @@ impl Expected {
     }
 
     /// Keeps it unless keys have changed in the meantime; returns whether it did.
-    fn keep(&self, sessions: &Sessions, ready: Ready, edition: u64) -> bool {
+    fn keep(&self, sessions: &Sessions, ready: PreparedSignature, edition: u64) -> bool {
         let mut state = self.0.lock();
         if state.edition == edition {
             state.ready.push(ready);
@@ -209,7 +210,7 @@ impl Expected {
     /// Ends those of a key that has changed or been deleted.
     pub fn end(&self, sessions: &Sessions, key: ObjectId) {
         self.0.lock().edition += 1;
-        self.end_those(sessions, |ready| ready.like.key == key);
+        self.end_those(sessions, |ready| ready.request.key == key);
     }
 
     /// Ends those that have waited too long.
@@ -231,7 +232,7 @@ impl Expected {
         }
     }
 
-    fn end_those(&self, sessions: &Sessions, which: impl Fn(&Ready) -> bool) {
+    fn end_those(&self, sessions: &Sessions, which: impl Fn(&PreparedSignature) -> bool) {
         let mut state = self.0.lock();
         let ended: Vec<_> = state.ready.extract_if(.., |ready| which(ready)).collect();
         state.open -= ended.len();

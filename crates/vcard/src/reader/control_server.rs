@@ -22,15 +22,15 @@ const SOCKET: &str = "control";
 const MAX_REQUEST: u64 = 64 * 1024;
 
 /// How long a request may take to arrive, and the client to read the answer.
-const TALK_WITHIN: Duration = Duration::from_secs(5);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long an answer may take: pcscd may have to recognise 16 cards.
-const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A request to running cards.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Request {
+pub enum ControlRequest {
     /// Lists the cards.
     List,
     /// Gives an order to a card. After a plug the answer comes when the card is recognised.
@@ -46,33 +46,33 @@ pub enum Request {
     StartPcscd,
 }
 
-type Answer = Result<Vec<CardState>, String>;
+type ControlResponse = Result<Vec<CardState>, String>;
 
 /// Sends a request to the cards in a folder; returns their states afterwards.
-pub fn ask(folder: &Path, request: &Request) -> Result<Vec<CardState>, ReaderError> {
+pub fn ask(folder: &Path, request: &ControlRequest) -> Result<Vec<CardState>, ReaderError> {
     let socket = folder.join(SOCKET);
-    let answer = talk(&socket, request).map_err(|source| {
+    let answer = exchange(&socket, request).map_err(|source| {
         ReaderError::io(format!("asking the cards at {}", socket.display()), source)
     })?;
     answer.map_err(ReaderError::Refused)
 }
 
-fn talk(socket: &Path, request: &Request) -> io::Result<Answer> {
+fn exchange(socket: &Path, request: &ControlRequest) -> io::Result<ControlResponse> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(ANSWER_WITHIN))?;
+    stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
     serde_json::to_writer(&stream, request)?;
     stream.write_all(b"\n")?;
     Ok(serde_json::from_reader(&stream)?)
 }
 
 /// The listener for requests; it ends when dropped.
-pub struct Desk {
+pub struct ControlServer {
     socket: PathBuf,
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Desk {
+impl ControlServer {
     /// Starts listening for these cards.
     pub fn open(readers: Arc<Readers>) -> Result<Self, ReaderError> {
         let socket = readers.folder().join(SOCKET);
@@ -82,7 +82,7 @@ impl Desk {
         let ended = Arc::new(AtomicBool::new(false));
         let watched = Arc::clone(&ended);
         let thread = thread::Builder::new()
-            .name("desk".into())
+            .name("card-control".into())
             .spawn(move || {
                 for stream in listener.incoming() {
                     if watched.load(Ordering::SeqCst) {
@@ -102,7 +102,7 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
+impl Drop for ControlServer {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::SeqCst);
         // Wakes the thread. If that fails, the thread ends with the process.
@@ -116,33 +116,33 @@ impl Drop for Desk {
 }
 
 fn serve(readers: &Readers, stream: &UnixStream) -> io::Result<()> {
-    stream.set_read_timeout(Some(TALK_WITHIN))?;
-    stream.set_write_timeout(Some(TALK_WITHIN))?;
+    stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
+    stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
     let mut line = String::new();
     BufReader::new(stream.take(MAX_REQUEST)).read_line(&mut line)?;
-    let answer: Answer = serde_json::from_str(&line)
+    let answer: ControlResponse = serde_json::from_str(&line)
         .map_err(|error| format!("no request: {error}"))
         .and_then(|request| follow(readers, request).map(|()| readers.states()));
     serde_json::to_writer(stream, &answer)?;
     stream.shutdown(Shutdown::Both)
 }
 
-fn follow(readers: &Readers, request: Request) -> Result<(), String> {
+fn follow(readers: &Readers, request: ControlRequest) -> Result<(), String> {
     let done = match request {
-        Request::List => Ok(()),
-        Request::Card { card, order } if readers.obey(card, order) => match order {
+        ControlRequest::List => Ok(()),
+        ControlRequest::Card { card, order } if readers.obey(card, order) => match order {
             Order::Plug => readers.wait(),
             _ => Ok(()),
         },
-        Request::Card { card, .. } => {
+        ControlRequest::Card { card, .. } => {
             let last = readers.count().saturating_sub(1);
             return Err(format!("no card {card}: the last is {last}"));
         }
-        Request::StopPcscd => {
+        ControlRequest::StopPcscd => {
             readers.stop_pcscd();
             Ok(())
         }
-        Request::StartPcscd => readers.start_pcscd(),
+        ControlRequest::StartPcscd => readers.start_pcscd(),
     };
     done.map_err(|error| error.to_string())
 }
