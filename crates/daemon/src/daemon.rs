@@ -20,7 +20,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::signal_name;
 
-use crate::admin::{Request, until_settled};
+use crate::admin::{AdminRequest, until_settled};
 use crate::audit::{self, Who};
 use crate::changes::{self, load, load_to_replace};
 use crate::dkek::Dkek;
@@ -164,14 +164,15 @@ impl Daemon {
         self.running.tell_whether_it_serves();
         while let Ok(Event::Signal(signal)) = self.events.recv() {
             if signal != SIGHUP {
-                self.running.on_signal(signal, &Request::Stop, &Ok(()));
+                self.running.on_signal(signal, &AdminRequest::Stop, &Ok(()));
                 break;
             }
             reloading();
             // A failure is in the log, the trail and the status; the daemon goes on as it was.
             let result = self.running.reload().map(drop);
             let outcome = result.map_err(|error| error.to_string());
-            self.running.on_signal(signal, &Request::Reload, &outcome);
+            self.running
+                .on_signal(signal, &AdminRequest::Reload, &outcome);
             notify("READY=1");
         }
         notify("STOPPING=1");
@@ -261,7 +262,7 @@ impl Running {
     }
 
     /// The trail's line for what a signal asks; the kernel does not say who sent it.
-    fn on_signal(&self, signal: i32, request: &Request, outcome: &Result<(), String>) {
+    fn on_signal(&self, signal: i32, request: &AdminRequest, outcome: &Result<(), String>) {
         let program = format!("signal {}", signal_name(signal).unwrap_or("unknown"));
         let who = Who::here(rustix::process::geteuid().as_raw(), program);
         let event = audit::ended(&who, request, outcome);

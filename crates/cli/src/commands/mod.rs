@@ -19,7 +19,7 @@ mod token_auth;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use hsmux_console::shell;
-use hsmux_daemon::admin::{Request, Response};
+use hsmux_daemon::admin::{AdminRequest, AdminResponse};
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -146,8 +146,8 @@ impl Cli {
             Command::Bench(_) => lab::start("bench"),
             Command::Vcard(_) => lab::start("vcard"),
             Command::Audit(command) => command.run(context),
-            Command::Reload => show(context, context.ask(&Request::Reload)?),
-            Command::Stop => show(context, context.ask(&Request::Stop)?),
+            Command::Reload => show(context, context.ask(&AdminRequest::Reload)?),
+            Command::Stop => show(context, context.ask(&AdminRequest::Stop)?),
             Command::Service(command) => command.run(context),
             Command::Completions(command) => command.run(context, Self::command()),
             Command::Man(command) => command.run(context, Self::command()),
@@ -156,18 +156,18 @@ impl Cli {
 }
 
 /// Prints an answer without a table of its own.
-fn show(context: &Context, response: Response) -> anyhow::Result<Exit> {
+fn show(context: &Context, response: AdminResponse) -> anyhow::Result<Exit> {
     match response {
-        Response::Keys(rows) => return key::show(context, &rows),
-        Response::Pins(rows) => return pin::show(context, &rows),
-        Response::Status(status) => status::show(context, &status)?,
-        Response::Done if context.json => println!("{{}}"),
-        Response::Done => {}
-        Response::Lines(lines) if context.json => crate::output::json(&lines)?,
-        Response::Lines(lines) if lines.is_empty() => println!("nothing has changed"),
-        Response::Lines(lines) => lines.iter().for_each(|line| println!("{line}")),
-        Response::Text(text) => crate::output::document(&text, context.json)?,
-        Response::Failed(failure) => return Err(failure.into()),
+        AdminResponse::Keys(rows) => return key::show(context, &rows),
+        AdminResponse::Pins(rows) => return pin::show(context, &rows),
+        AdminResponse::Status(status) => status::show(context, &status)?,
+        AdminResponse::Done if context.json => println!("{{}}"),
+        AdminResponse::Done => {}
+        AdminResponse::Lines(lines) if context.json => crate::output::json(&lines)?,
+        AdminResponse::Lines(lines) if lines.is_empty() => println!("nothing has changed"),
+        AdminResponse::Lines(lines) => lines.iter().for_each(|line| println!("{line}")),
+        AdminResponse::Text(text) => crate::output::document(&text, context.json)?,
+        AdminResponse::Failed(failure) => return Err(failure.into()),
     }
     Ok(Exit::Done)
 }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use hsmux_audit::OnFailure;
-use hsmux_daemon::admin::{DaemonStatus, MemberStatus, Request, Response};
+use hsmux_daemon::admin::{AdminRequest, AdminResponse, DaemonStatus, MemberStatus};
 use hsmux_daemon::{ServiceState, ServiceStatus};
 use hsmux_pool::DebtStatus;
 
@@ -26,7 +26,7 @@ pub struct Status {
 
 impl Status {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let Response::Status(mut status) = context.ask(&Request::Status)? else {
+        let AdminResponse::Status(mut status) = context.ask(&AdminRequest::Status)? else {
             anyhow::bail!("the daemon answered something else");
         };
         status.config_error = mistakes(context).or(status.config_error);

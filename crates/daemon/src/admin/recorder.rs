@@ -6,7 +6,7 @@ use hsmux_audit::Trail;
 use hsmux_config::Config;
 use hsmux_token::Result;
 
-use super::{AdminClient, Failure, LocalAction, Request, Stage};
+use super::{AdminClient, AdminFailure, AdminRequest, LocalAction, Stage};
 use crate::audit::{self, Who};
 use crate::lock;
 
@@ -33,10 +33,10 @@ impl Recorder {
 
     /// Records the progress of an action. The line is on disk when this returns. After an error an action must not
     /// begin.
-    pub fn tell(&self, action: &LocalAction, stage: Stage) -> Outcome<(), Failure> {
+    pub fn tell(&self, action: &LocalAction, stage: Stage) -> Outcome<(), AdminFailure> {
         let begins = stage == Stage::Begun;
         let action = action.clone();
-        let request = Request::LocalAction { action, stage };
+        let request = AdminRequest::LocalAction { action, stage };
         match &self.0 {
             By::Daemon(admin) => admin.ask(&request).map(drop),
             By::Own(trail, who) if begins => Ok(audit::announce(trail, who, &request)?),
@@ -48,7 +48,7 @@ impl Recorder {
 /// What the daemon would do, where none runs: with the same lines.
 pub(super) fn without_daemon<T>(
     config: &Config,
-    request: &Request,
+    request: &AdminRequest,
     act: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
     let (trail, who) = open(config)?;

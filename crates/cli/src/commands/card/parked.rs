@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hsmux_config::Config;
-use hsmux_daemon::admin::{AdminClient, DaemonStatus, MemberStatus, Request, Response};
+use hsmux_daemon::admin::{AdminClient, AdminRequest, AdminResponse, DaemonStatus, MemberStatus};
 
 use crate::context::Context;
 use crate::rest::Rest;
@@ -42,7 +42,7 @@ impl Parked {
         let names: Vec<_> = users.iter().map(|user| user.name.clone()).collect();
         parked.rest = Some(Rest::of(Path::new("/proc/self/exe"), context, &names)?);
         for member in users {
-            let request = Request::TokenPark {
+            let request = AdminRequest::TokenPark {
                 token: member.name.clone(),
                 reason: "hsmux card works on its card".into(),
                 force: true,
@@ -74,7 +74,7 @@ impl Parked {
             return Vec::new();
         };
         let resume = |member: User| {
-            let answer = admin.ask(&Request::TokenResume { token: member.name });
+            let answer = admin.ask(&AdminRequest::TokenResume { token: member.name });
             answer.err().filter(|_| member.serves)
         };
         let failures = self.members.drain(..).filter_map(resume);
@@ -114,8 +114,8 @@ fn daemon(context: &Context) -> anyhow::Result<Option<AdminClient>> {
 }
 
 fn status(admin: &AdminClient) -> anyhow::Result<DaemonStatus> {
-    match admin.ask(&Request::Status)? {
-        Response::Status(status) => Ok(*status),
+    match admin.ask(&AdminRequest::Status)? {
+        AdminResponse::Status(status) => Ok(*status),
         _ => anyhow::bail!("the daemon answered something else"),
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use hsmux_daemon::admin::{Request, Response};
+use hsmux_daemon::admin::{AdminRequest, AdminResponse};
 use hsmux_daemon::doctor::Found;
 use hsmux_module::SlotInfo;
 use hsmux_token::{TokenFlags, TokenInfo};
@@ -53,7 +53,7 @@ impl List {
 }
 
 fn members(context: &Context) -> anyhow::Result<Exit> {
-    let Response::Status(daemon) = context.ask(&Request::Status)? else {
+    let AdminResponse::Status(daemon) = context.ask(&AdminRequest::Status)? else {
         anyhow::bail!("the daemon answered something else");
     };
     if context.json {
