@@ -24,7 +24,7 @@ pub use table::show;
 
 /// Commands for keys and certificates. Keys are named by PKCS#11 URIs (RFC 7512).
 #[derive(Subcommand, Debug)]
-pub enum Key {
+pub enum KeyCommand {
     /// List keys, certificates and data objects with their replicas
     #[command(after_help = "Examples:\n  \
         hsmux key list\n  \
@@ -107,7 +107,7 @@ pub enum Cert {
     },
 }
 
-impl Key {
+impl KeyCommand {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         match self {
             Self::List => ask(context, "reading", &AdminRequest::Keys),

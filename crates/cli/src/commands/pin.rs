@@ -10,7 +10,7 @@ use crate::{output, progress};
 
 /// Commands for the members' PINs.
 #[derive(Subcommand, Debug)]
-pub enum Pin {
+pub enum PinCommand {
     /// Show the records of PINs: which are correct, and which are held
     #[command(after_help = "Example:\n  hsmux pin list")]
     List,
@@ -34,7 +34,7 @@ pub enum Pin {
     },
 }
 
-impl Pin {
+impl PinCommand {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let running = context.is_served()?;
         let request = match self {

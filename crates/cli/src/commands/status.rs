@@ -18,13 +18,13 @@ use crate::output;
     hsmux status --check\n\n\
     With --check, exit code 3 if a member or a service does not serve, if changes of a member's objects are\n\
     outstanding, or if the audit trail cannot be written.")]
-pub struct Status {
+pub struct StatusCommand {
     /// Exit with code 3 if the pool is degraded
     #[arg(long)]
     check: bool,
 }
 
-impl Status {
+impl StatusCommand {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let AdminResponse::Status(mut status) = context.ask(&AdminRequest::Status)? else {
             anyhow::bail!("the daemon answered something else");

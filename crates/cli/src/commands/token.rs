@@ -19,14 +19,14 @@ use crate::output;
 
 /// Commands for members and tokens.
 #[derive(Subcommand, Debug)]
-pub enum Token {
+pub enum TokenCommand {
     /// List the members, or the tokens of a module
     #[command(after_help = "Examples:\n  \
         hsmux token list\n  \
         hsmux token list --module /usr/lib/softhsm/libsofthsm2.so")]
     List(slots::List),
     /// Initialise a token, which erases it
-    Init(init::Init),
+    Init(init::TokenInit),
     /// Show a member in detail
     #[command(after_help = "Example:\n  hsmux token status hsm1")]
     Status {
@@ -93,7 +93,7 @@ pub struct Add {
     pin_file: Option<PathBuf>,
 }
 
-impl Token {
+impl TokenCommand {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         match self {
             Self::List(list) => list.run(context),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use hsmux_daemon::admin::{AdminRequest, AdminResponse};
-use hsmux_daemon::doctor::Found;
+use hsmux_daemon::doctor::FoundToken;
 use hsmux_module::SlotInfo;
 use hsmux_token::{TokenFlags, TokenInfo};
 use serde::{Deserialize, Serialize};
@@ -104,7 +104,7 @@ impl From<SlotInfo> for SlotRow {
     }
 }
 
-impl From<SlotRow> for Found {
+impl From<SlotRow> for FoundToken {
     fn from(row: SlotRow) -> Self {
         Self {
             slot: row.slot,
