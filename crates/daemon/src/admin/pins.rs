@@ -54,7 +54,7 @@ pub fn rotate(running: &Running, tokens: &[String]) -> Result<Vec<String>, Admin
         pin_rotate::remaining(meant(&config, tokens)?, |member| member.pin.as_ref());
     let holders = members.iter().map(|member| holder(running, member));
     let holders = holders.collect::<Result<Vec<_>>>()?;
-    let changer = Vendors {
+    let changer = ModulePinChanger {
         config: &config,
         program: worker(&config)?,
     };
@@ -187,13 +187,13 @@ fn holder(running: &Running, member: &Member) -> Result<PinHolder> {
     })
 }
 
-/// The tokens themselves.
-struct Vendors<'a> {
+/// Changes PINs through the modules of the tokens.
+struct ModulePinChanger<'a> {
     config: &'a Config,
     program: PathBuf,
 }
 
-impl PinChanger for Vendors<'_> {
+impl PinChanger for ModulePinChanger<'_> {
     fn change_pin(&self, member: &str, old: &Secret, new: &Secret) -> Result<()> {
         let member = named(self.config, member)?;
         let mut options = hsmux_worker::open_options(member, &self.config.state)?;

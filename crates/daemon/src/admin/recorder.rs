@@ -12,9 +12,9 @@ use crate::lock;
 
 /// Who writes a command's lines: the daemon, or this process where none runs. It is found before the act, so
 /// that nothing is done that cannot be recorded.
-pub struct Recorder(By);
+pub struct Recorder(RecorderKind);
 
-enum By {
+enum RecorderKind {
     Daemon(AdminClient),
     Own(Trail, Who),
 }
@@ -22,13 +22,13 @@ enum By {
 impl Recorder {
     /// The daemon, which has the trail.
     pub fn daemon(admin: AdminClient) -> Self {
-        Self(By::Daemon(admin))
+        Self(RecorderKind::Daemon(admin))
     }
 
     /// This process, for no daemon runs; there may never have been one.
     pub fn own(config: &Config) -> Result<Self> {
         let (trail, who) = open(config)?;
-        Ok(Self(By::Own(trail, who)))
+        Ok(Self(RecorderKind::Own(trail, who)))
     }
 
     /// Records the progress of an action. The line is on disk when this returns. After an error an action must not
@@ -38,9 +38,11 @@ impl Recorder {
         let action = action.clone();
         let request = AdminRequest::LocalAction { action, stage };
         match &self.0 {
-            By::Daemon(admin) => admin.ask(&request).map(drop),
-            By::Own(trail, who) if begins => Ok(audit::announce(trail, who, &request)?),
-            By::Own(trail, who) => Ok(trail.commit(audit::ended(who, &request, &Ok(())))?),
+            RecorderKind::Daemon(admin) => admin.ask(&request).map(drop),
+            RecorderKind::Own(trail, who) if begins => Ok(audit::announce(trail, who, &request)?),
+            RecorderKind::Own(trail, who) => {
+                Ok(trail.commit(audit::ended(who, &request, &Ok(())))?)
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use hsmux_wire::{Answer, Answerer, Call, Conversation, Hello, Peer, Reply, Servi
 
 use super::{AdminFailure, AdminRequest, AdminResponse, act};
 use crate::audit::{self, Who};
-use crate::daemon::{Event, Running};
+use crate::daemon::{ControlEvent, Running};
 use crate::settings::is_own;
 
 /// The listener. Refers to the daemon weakly, because the daemon owns it.
@@ -63,7 +63,7 @@ impl Conversation for AdminConnection {
             .spawn(move || {
                 send(answer, &carry_out(&running, &who, &request));
                 if let (AdminRequest::Stop, Some(running)) = (request, running.upgrade()) {
-                    running.tell(Event::Stop);
+                    running.tell(ControlEvent::Stop);
                 }
             });
         if let Err(error) = spawned {

@@ -8,7 +8,7 @@ use hsmux_pool::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::peers::{PeerStatus, Refusal};
+use crate::peers::{HostRefusal, PeerStatus};
 use crate::services::ServiceStatus;
 
 /// The daemon, its listeners and its members.
@@ -31,7 +31,7 @@ pub struct DaemonStatus {
     pub peers: Vec<PeerStatus>,
     /// Connections of other hosts that were refused, the last few.
     #[serde(default)]
-    pub refused: Vec<Refusal>,
+    pub refused: Vec<HostRefusal>,
     /// Services that are processes of their own.
     #[serde(default)]
     pub services: Vec<ServiceStatus>,
