@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::Args;
 use hsmux_config::{Config, Draft, Mistake};
 use hsmux_daemon::StateLock;
-use hsmux_daemon::admin::{AdminClient, LocalAction, Recorder, Request, Response, Stage};
+use hsmux_daemon::admin::{AdminClient, AdminRequest, AdminResponse, LocalAction, Recorder, Stage};
 use hsmux_token::Kind;
 
 use crate::exit::Exit;
@@ -139,7 +139,7 @@ impl Context {
     }
 
     /// Sends one request to the daemon.
-    pub fn ask(&self, request: &Request) -> anyhow::Result<Response> {
+    pub fn ask(&self, request: &AdminRequest) -> anyhow::Result<AdminResponse> {
         Ok(self.admin()?.ask(request)?)
     }
 }

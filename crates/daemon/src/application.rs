@@ -14,7 +14,7 @@ use hsmux_wire::{HandedOver, View};
 use parking_lot::Mutex;
 
 use crate::service::AppService;
-use crate::session_objects::Reserved;
+use crate::session_objects::SessionObjectReservation;
 use crate::settings::is_private;
 
 /// How long the end of a session object may take; nobody waits for it.
@@ -30,22 +30,22 @@ pub struct Application {
     logged_in: AtomicBool,
     /// If this is another host: the objects that it was last told of.
     told: Mutex<Option<Arc<View>>>,
-    objects: Mutex<Objects>,
+    objects: Mutex<OwnedObjects>,
     /// Connections that are handed over to workers.
     direct: Mutex<Vec<HandedOver>>,
 }
 
 #[derive(Default)]
-struct Objects {
-    owned: HashMap<SessionObject, Owned>,
+struct OwnedObjects {
+    owned: HashMap<SessionObject, OwnedObject>,
     ended: bool,
 }
 
 /// A session object.
-struct Owned {
+struct OwnedObject {
     /// The attributes that do not change while it lives.
     known: Arc<Object>,
-    reserved: Reserved,
+    reserved: SessionObjectReservation,
 }
 
 impl Application {
@@ -162,16 +162,16 @@ impl Application {
         self.destroy(owned.into_keys().collect());
     }
 
-    fn own(&self, object: &Object) -> Owned {
+    fn own(&self, object: &Object) -> OwnedObject {
         let all = &self.service.shared.session_objects;
-        Owned {
+        OwnedObject {
             known: Arc::new(lasting(object)),
             reserved: all.take_object(self.owner, object.bytes()),
         }
     }
 
     /// Reserves memory for the session objects that an operation will make or extend. Keep it until the operation ends.
-    pub fn room_for(&self, operation: &Operation) -> Result<Option<Reserved>> {
+    pub fn room_for(&self, operation: &Operation) -> Result<Option<SessionObjectReservation>> {
         let all = &self.service.shared.session_objects;
         all.take_for(self.owner, operation)
     }

@@ -6,7 +6,7 @@ use hsmux_audit::{Actor, Event, OnFailure, Settings, Trail};
 use hsmux_config::Config;
 use serde_json::{Map, Value};
 
-use crate::admin::{Announced, Request, Stage};
+use crate::admin::{AdminRequest, Announced, Stage};
 
 /// The process of a request.
 #[derive(Clone)]
@@ -99,7 +99,7 @@ pub fn settings(config: &Config) -> Settings {
 }
 
 /// Writes the line before an administrative action, if it needs one. After an error the action must not begin.
-pub fn announce(trail: &Trail, who: &Who, request: &Request) -> hsmux_token::Result<()> {
+pub fn announce(trail: &Trail, who: &Who, request: &AdminRequest) -> hsmux_token::Result<()> {
     let begun = || act(who, request).outcome("begun");
     match request.announced() {
         Announced::No => Ok(()),
@@ -109,7 +109,7 @@ pub fn announce(trail: &Trail, who: &Who, request: &Request) -> hsmux_token::Res
 }
 
 /// The line of an administrative action and its result.
-pub fn ended(who: &Who, request: &Request, outcome: &Result<(), String>) -> Event {
+pub fn ended(who: &Who, request: &AdminRequest, outcome: &Result<(), String>) -> Event {
     let event = act(who, request);
     match outcome {
         Ok(()) => event,
@@ -129,9 +129,9 @@ pub fn login(who: &Who, outcome: &hsmux_token::Result<()>) -> Event {
     }
 }
 
-fn act(who: &Who, request: &Request) -> Event {
+fn act(who: &Who, request: &AdminRequest) -> Event {
     let (said, stage) = match request {
-        Request::LocalAction { action, stage } => (serde_json::to_value(action), Some(stage)),
+        AdminRequest::LocalAction { action, stage } => (serde_json::to_value(action), Some(stage)),
         other => (serde_json::to_value(other), None),
     };
     let Ok(Value::Object(mut fields)) = said else {

@@ -20,20 +20,20 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::signal_name;
 
-use crate::admin::{Request, until_settled};
+use crate::admin::{AdminRequest, until_settled};
 use crate::audit::{self, Who};
 use crate::changes::{self, load, load_to_replace};
-use crate::dkek::Dkek;
+use crate::dkek::DkekReplicator;
 use crate::hot_plug::HotPlug;
 use crate::lock::StateLock;
-use crate::login::Gate;
+use crate::login::LoginGate;
 use crate::members;
 use crate::notify::{notify, reloading};
 use crate::open_listeners::OpenListeners;
 use crate::parked;
 use crate::peers::Peers;
 use crate::refusals::Refusals;
-use crate::service::Shared;
+use crate::service::DaemonContext;
 use crate::services::Services;
 use crate::session_objects::SessionObjects;
 use crate::settings::users;
@@ -44,7 +44,7 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// A running daemon. Dropping it ends it: listeners first, then what runs, then the workers.
 pub struct Daemon {
     running: Arc<Running>,
-    events: Receiver<Event>,
+    events: Receiver<ControlEvent>,
     _hot_plug: HotPlug,
     _lock: StateLock,
 }
@@ -52,7 +52,7 @@ pub struct Daemon {
 /// What a daemon is made of.
 pub struct Running {
     /// Pool, audit trail and so on, which the listeners share.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<DaemonContext>,
     /// The configuration file.
     pub file: PathBuf,
     /// When it was started.
@@ -63,15 +63,15 @@ pub struct Running {
     config: ArcSwap<Config>,
     problem: Mutex<Option<String>>,
     administrators: ArcSwap<Vec<u32>>,
-    events: Mutex<Sender<Event>>,
+    events: Mutex<Sender<ControlEvent>>,
     turn: Mutex<()>,
     /// Held while the record of what is parked is written.
     parking: Mutex<()>,
 }
 
-/// What the main thread is woken for.
+/// An event that wakes the main thread.
 #[derive(Clone, Copy, Debug)]
-pub enum Event {
+pub enum ControlEvent {
     /// SIGHUP, SIGTERM or SIGINT.
     Signal(i32),
     /// An administrator's word, which is on the trail already.
@@ -104,7 +104,7 @@ impl Daemon {
         let lock = StateLock::take(&config.state)?;
         let audit = Arc::new(Trail::open(&audit::settings(&config))?);
         let traces = Arc::new(Traces::start(config.traces.as_ref())?);
-        let cards = Some(Arc::new(Dkek::default()) as Arc<dyn Replicator>);
+        let cards = Some(Arc::new(DkekReplicator::default()) as Arc<dyn Replicator>);
         let options = Options {
             parked: parked::load(&config.state),
             ..Options::from(&config)
@@ -113,10 +113,10 @@ impl Daemon {
         let mut boot = [0; 8];
         getrandom::fill(&mut boot)
             .map_err(|e| Error::pool(Kind::Environment, format!("no random bytes: {e}")))?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(DaemonContext {
             pool,
             writer,
-            gate: Gate::start()?,
+            gate: LoginGate::start()?,
             refusals: Refusals::new(&audit),
             audit,
             traces,
@@ -157,21 +157,22 @@ impl Daemon {
         let running = Arc::clone(&self.running);
         let forwarder = thread::spawn(move || {
             for signal in signals.forever() {
-                running.tell(Event::Signal(signal));
+                running.tell(ControlEvent::Signal(signal));
             }
         });
         notify("READY=1");
         self.running.tell_whether_it_serves();
-        while let Ok(Event::Signal(signal)) = self.events.recv() {
+        while let Ok(ControlEvent::Signal(signal)) = self.events.recv() {
             if signal != SIGHUP {
-                self.running.on_signal(signal, &Request::Stop, &Ok(()));
+                self.running.on_signal(signal, &AdminRequest::Stop, &Ok(()));
                 break;
             }
             reloading();
             // A failure is in the log, the trail and the status; the daemon goes on as it was.
             let result = self.running.reload().map(drop);
             let outcome = result.map_err(|error| error.to_string());
-            self.running.on_signal(signal, &Request::Reload, &outcome);
+            self.running
+                .on_signal(signal, &AdminRequest::Reload, &outcome);
             notify("READY=1");
         }
         notify("STOPPING=1");
@@ -255,13 +256,13 @@ impl Running {
     }
 
     /// Wakes the main thread.
-    pub fn tell(&self, event: Event) {
+    pub fn tell(&self, event: ControlEvent) {
         // Nobody listens any more: then it ends already.
         let _ = self.events.lock().send(event);
     }
 
     /// The trail's line for what a signal asks; the kernel does not say who sent it.
-    fn on_signal(&self, signal: i32, request: &Request, outcome: &Result<(), String>) {
+    fn on_signal(&self, signal: i32, request: &AdminRequest, outcome: &Result<(), String>) {
         let program = format!("signal {}", signal_name(signal).unwrap_or("unknown"));
         let who = Who::here(rustix::process::geteuid().as_raw(), program);
         let event = audit::ended(&who, request, outcome);

@@ -17,7 +17,7 @@ use crate::hot_plug::slot;
 
 /// The cards of this machine's readers.
 #[derive(Default)]
-pub struct Dkek {
+pub struct DkekReplicator {
     /// Cards without the application. They are not asked again while they stay in their readers.
     others: Mutex<HashMap<Insertion, String>>,
 }
@@ -28,7 +28,7 @@ type Insertion = (String, u32);
 /// The most readers that are remembered. pcscd has 16.
 const MOST_READERS: usize = 256;
 
-impl Dkek {
+impl DkekReplicator {
     /// The card of a token, in the reader that its slot is named after, or in any reader.
     fn card(&self, token: &TokenInfo) -> Result<Card<Channel>> {
         self.find(token)
@@ -139,7 +139,7 @@ fn missing(token: &TokenInfo, answers: &[String]) -> String {
     )
 }
 
-impl Replicator for Dkek {
+impl Replicator for DkekReplicator {
     /// Asks the card itself, whatever manufacturer its module reports. Only a SmartCard-HSM proves this serial number
     /// by a device certificate. [`Replicator::check`] finds out whether it has a DKEK.
     fn serves(&self, token: &TokenInfo) -> std::result::Result<(), String> {

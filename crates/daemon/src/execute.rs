@@ -13,7 +13,7 @@ use crate::application_connection::ConnectionContext;
 use crate::operation_record::OperationRecord;
 use crate::outstanding_calls::CallPermit;
 use crate::rights::Rights;
-use crate::session_objects::Reserved;
+use crate::session_objects::SessionObjectReservation;
 use crate::settings::Clients;
 
 /// Runs the operations. The answer is sent when the last one is done.
@@ -36,7 +36,7 @@ pub fn execute(context: &Arc<ConnectionContext>, items: Vec<Item>, answer: Answe
     let now = Instant::now();
     // The configured deadline is the longest, whatever the other end asks for.
     let longest = service.shared.pool.options().deadline;
-    let gather = Gather::new(items.len(), answer, permit);
+    let gather = BatchCollector::new(items.len(), answer, permit);
     let mut batch: SmallVec<[_; 1]> = SmallVec::new();
     for (index, item) in items.into_iter().enumerate() {
         let Item {
@@ -83,11 +83,11 @@ pub fn execute(context: &Arc<ConnectionContext>, items: Vec<Item>, answer: Answe
 /// Completes an operation: takes over its objects, ends its record, and adds its result to the answer.
 fn done(
     context: &Arc<ConnectionContext>,
-    gather: &Arc<Gather>,
+    gather: &Arc<BatchCollector>,
     index: usize,
     operation: &Operation,
     record: OperationRecord,
-    reserved: Option<Reserved>,
+    reserved: Option<SessionObjectReservation>,
 ) -> Done {
     let destroyed = match operation {
         Operation::Destroy {
@@ -114,9 +114,9 @@ fn done(
 }
 
 /// Collects results, and sends the answer when it has all of them.
-struct Gather(Mutex<Gathered>);
+struct BatchCollector(Mutex<BatchResults>);
 
-struct Gathered {
+struct BatchResults {
     missing: usize,
     results: Vec<Option<Result<Outcome>>>,
     /// The bytes of the results so far.
@@ -125,9 +125,9 @@ struct Gathered {
     permit: Option<CallPermit>,
 }
 
-impl Gather {
+impl BatchCollector {
     fn new(len: usize, answer: Answerer, permit: Option<CallPermit>) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Gathered {
+        Arc::new(Self(Mutex::new(BatchResults {
             missing: len,
             bytes: 0,
             results: std::iter::repeat_with(|| None).take(len).collect(),

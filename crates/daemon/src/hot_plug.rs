@@ -33,12 +33,12 @@ const OTHER_PCSCD: &str = "PCSCLITE_CSOCK_NAME";
 
 /// The thread. It ends with this, or at the next change of a reader.
 pub(crate) struct HotPlug {
-    ending: Arc<Ending>,
+    ending: Arc<WatchEnd>,
     thread: Thread,
 }
 
 #[derive(Default)]
-struct Ending {
+struct WatchEnd {
     begun: AtomicBool,
     waiting: Mutex<Option<WatchCanceller>>,
 }
@@ -46,7 +46,7 @@ struct Ending {
 impl HotPlug {
     /// Watches for the members of this daemon.
     pub fn start(running: &Arc<Running>) -> Result<Self> {
-        let ending = Arc::new(Ending::default());
+        let ending = Arc::new(WatchEnd::default());
         let watcher = Watcher {
             running: Arc::downgrade(running),
             ending: Arc::clone(&ending),
@@ -80,7 +80,7 @@ impl Drop for HotPlug {
 
 struct Watcher {
     running: Weak<Running>,
-    ending: Arc<Ending>,
+    ending: Arc<WatchEnd>,
     /// The readers as they were at the last look.
     before: Vec<Reader>,
     pause: Duration,

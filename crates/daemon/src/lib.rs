@@ -40,7 +40,7 @@ mod throttle;
 mod view;
 
 pub use client::PoolClient;
-pub use daemon::{Daemon, Event, Running};
+pub use daemon::{ControlEvent, Daemon, Running};
 pub use lock::StateLock;
-pub use peers::{PeerStatus, Peers, Refusal};
+pub use peers::{HostRefusal, PeerStatus, Peers};
 pub use services::{ServiceProgram, ServiceState, ServiceStatus, Services};

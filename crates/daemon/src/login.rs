@@ -60,21 +60,21 @@ fn hash(pin: &[u8], salt: &[u8]) -> Result<Zeroizing<[u8; HASH_BYTES]>> {
 }
 
 /// Checks the PINs of applications, on a thread of its own so that nothing else waits. Users take turns.
-pub struct Gate(Arc<Attempts>);
+pub struct LoginGate(Arc<LoginQueue>);
 
 #[derive(Default)]
-struct Attempts {
-    state: Mutex<State>,
+struct LoginQueue {
+    state: Mutex<LoginState>,
     changed: Condvar,
 }
 
-struct State {
-    waiting: FairQueue<u32, Attempt>,
+struct LoginState {
+    waiting: FairQueue<u32, LoginAttempt>,
     throttle: Throttle,
     ended: bool,
 }
 
-impl Default for State {
+impl Default for LoginState {
     fn default() -> Self {
         Self {
             waiting: FairQueue::new(WAITING),
@@ -84,17 +84,17 @@ impl Default for State {
     }
 }
 
-struct Attempt {
+struct LoginAttempt {
     uid: u32,
     pin: Secret,
     against: Arc<PinHash>,
     answer: Box<dyn FnOnce(Result<()>) + Send>,
 }
 
-impl Gate {
+impl LoginGate {
     /// Starts the thread; it ends with the gate.
     pub fn start() -> Result<Self> {
-        let attempts = Arc::<Attempts>::default();
+        let attempts = Arc::<LoginQueue>::default();
         let of_thread = Arc::clone(&attempts);
         thread::Builder::new()
             .name("hsmux-login".into())
@@ -112,7 +112,7 @@ impl Gate {
         against: Arc<PinHash>,
         answer: impl FnOnce(Result<()>) + Send + 'static,
     ) {
-        let attempt = Attempt {
+        let attempt = LoginAttempt {
             uid,
             pin,
             against,
@@ -136,14 +136,14 @@ impl Gate {
     }
 }
 
-impl Drop for Gate {
+impl Drop for LoginGate {
     fn drop(&mut self) {
         self.0.state.lock().ended = true;
         self.0.changed.notify_one();
     }
 }
 
-impl Attempts {
+impl LoginQueue {
     /// A panic ends one attempt, and the next ones go on.
     fn judge_all(&self) {
         loop {
@@ -204,21 +204,21 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     /// A gate, and its answers by user.
-    struct Rig {
-        gate: Gate,
+    struct LoginRig {
+        gate: LoginGate,
         against: Arc<PinHash>,
         tell: Sender<(u32, Result<()>)>,
         told: Receiver<(u32, Result<()>)>,
     }
 
-    impl Rig {
+    impl LoginRig {
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
             let file = folder.path().join("pin");
             hsmux_token::fake::write_secret(&file, "1234\n");
             let (tell, told) = channel();
             Self {
-                gate: Gate::start().unwrap(),
+                gate: LoginGate::start().unwrap(),
                 against: Arc::new(PinHash::of(&PinSource::File(file)).unwrap()),
                 tell,
                 told,
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_user_who_floods_the_gate_holds_up_nobody_else() {
-        let rig = Rig::new();
+        let rig = LoginRig::new();
         (0..2 * WAITING).for_each(|_| rig.ask(1, "1234"));
         rig.ask(2, "1234");
         let mut before = 0;
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_panic_ends_one_login_and_not_those_after_it() {
-        let rig = Rig::new();
+        let rig = LoginRig::new();
         rig.gate.judge(
             1,
             Secret::new(b"1234".to_vec()),
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_throttled_user_is_refused_before_the_queue() {
-        let rig = Rig::new();
+        let rig = LoginRig::new();
         for _ in 0..3 {
             rig.ask(1, "1235");
             assert_eq!(rig.answer().1.unwrap_err().kind(), Kind::PinIncorrect);
@@ -291,7 +291,7 @@ mod tests {
         let file = folder.path().join("pin");
         hsmux_token::fake::write_secret(&file, "1234\n");
         let against = Arc::new(PinHash::of(&PinSource::File(file)).unwrap());
-        let gate = Gate::start().unwrap();
+        let gate = LoginGate::start().unwrap();
         let (tell, told) = channel();
         let login = |uid, pin: &str| {
             let tell = tell.clone();

@@ -37,7 +37,7 @@ struct PeerEntrance {
 
 #[derive(Default)]
 struct RecentRefusals {
-    last: VecDeque<Refusal>,
+    last: VecDeque<HostRefusal>,
     /// The beginning of the current second, and the lines in it.
     told: Option<(Instant, u32)>,
 }
@@ -65,7 +65,7 @@ pub struct PeerStatus {
 
 /// A connection that was refused.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Refusal {
+pub struct HostRefusal {
     /// When, in seconds after 1970.
     pub at: u64,
     /// Address and port that it came from.
@@ -169,7 +169,7 @@ impl Peers {
         if refused.last.len() == REMEMBERED {
             refused.last.pop_front();
         }
-        refused.last.push_back(Refusal {
+        refused.last.push_back(HostRefusal {
             at: since.map_or(0, |since| since.as_secs()),
             from: printable(from),
             problem: printable(problem),
@@ -191,7 +191,7 @@ impl Peers {
     }
 
     /// The last refused connections.
-    pub fn refused(&self) -> Vec<Refusal> {
+    pub fn refused(&self) -> Vec<HostRefusal> {
         self.refused.lock().last.iter().cloned().collect()
     }
 }

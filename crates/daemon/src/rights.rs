@@ -101,7 +101,7 @@ impl Rights<'_> {
         Ok(())
     }
 
-    fn may_make(&self, operation: &Operation, made: &Template<'_>) -> Result<()> {
+    fn may_make(&self, operation: &Operation, made: &ObjectTemplate<'_>) -> Result<()> {
         let label = made.attributes.get(ck::CKA_LABEL).unwrap_or_default();
         // A transport key that an application planted would open every key that is made later.
         if label.starts_with(HIDDEN_LABEL.as_bytes()) {
@@ -131,7 +131,7 @@ impl Rights<'_> {
 impl Rights<'_> {
     /// True if it would be a second public half of a key of the broker. Without the mark, it could be destroyed instead
     /// of the first.
-    fn doubles_broker_key(&self, made: &Template<'_>) -> bool {
+    fn doubles_broker_key(&self, made: &ObjectTemplate<'_>) -> bool {
         let public = match made.class {
             Class::PUBLIC_KEY => PublicKey::from_attributes(made.attributes).ok(),
             _ => None,
@@ -145,14 +145,14 @@ impl Rights<'_> {
 }
 
 /// Attributes that an operation sets.
-struct Template<'a> {
+struct ObjectTemplate<'a> {
     attributes: &'a Attributes,
     class: Class,
     /// What is known of the object that is changed or copied.
     before: Option<&'a Object>,
 }
 
-impl Template<'_> {
+impl ObjectTemplate<'_> {
     /// The object as it will be, as far as that is known.
     fn object(&self) -> Object {
         let before = self.before.map(|object| object.attributes.clone());
@@ -195,9 +195,9 @@ fn changed(operation: &Operation) -> Option<&ObjectRef> {
 fn templates<'a>(
     operation: &'a Operation,
     before: Option<&'a Object>,
-) -> [Option<Template<'a>>; 2] {
+) -> [Option<ObjectTemplate<'a>>; 2] {
     let of = |attributes, class| {
-        Some(Template {
+        Some(ObjectTemplate {
             attributes,
             class,
             before,

@@ -17,21 +17,21 @@ use parking_lot::Mutex;
 use crate::application::Application;
 use crate::application_connection::ApplicationConnection;
 use crate::audit::Who;
-use crate::login::Gate;
+use crate::login::LoginGate;
 use crate::outstanding_calls::{CallPermit, OutstandingCalls};
 use crate::refusals::Refusals;
 use crate::session_objects::SessionObjects;
 use crate::settings::{Clients, Settings};
 use crate::view::Views;
 
-/// What all listeners share.
-pub struct Shared {
+/// The state that all listeners share.
+pub struct DaemonContext {
     /// The pool behind them.
     pub pool: Arc<Pool>,
     /// Changes token objects.
     pub writer: Arc<Writer>,
     /// Checks PINs.
-    pub gate: Gate,
+    pub gate: LoginGate,
     /// The audit trail.
     pub audit: Arc<Trail>,
     /// Refusals that the trail has or counts.
@@ -44,7 +44,7 @@ pub struct Shared {
     pub boot: u64,
 }
 
-impl Shared {
+impl DaemonContext {
     /// Records that a user may not connect, or not stay. True if the log should have a line.
     pub fn keep_out(&self, who: &Who, why: &Error) -> bool {
         self.refusals.record(who, "connect", &why.to_string())
@@ -53,29 +53,29 @@ impl Shared {
 
 /// One listener: its rights, and the applications that are connected.
 pub struct AppService {
-    /// What all listeners share.
-    pub shared: Arc<Shared>,
+    /// The state that all listeners share.
+    pub shared: Arc<DaemonContext>,
     /// The current rights.
     pub settings: ArcSwap<Settings>,
     /// The catalogue as its applications see it.
     pub views: Views,
     number: u64,
     outstanding_calls: OutstandingCalls,
-    applications: Mutex<HashMap<Name, Connected>>,
+    applications: Mutex<HashMap<Name, ConnectedApplication>>,
 }
 
 /// An application: its user, and what it chose at C_Initialize. The user is part of it, so that
 /// nobody gets into another user's sessions by guessing.
 type Name = (u32, [u8; 16]);
 
-struct Connected {
+struct ConnectedApplication {
     application: Arc<Application>,
     connections: usize,
 }
 
 impl AppService {
     /// A listener with these rights.
-    pub fn new(shared: Arc<Shared>, settings: Settings) -> Arc<Self> {
+    pub fn new(shared: Arc<DaemonContext>, settings: Settings) -> Arc<Self> {
         static LAST: AtomicU64 = AtomicU64::new(0);
         Arc::new(Self {
             shared,
@@ -137,10 +137,12 @@ impl AppService {
 
     fn join(self: &Arc<Self>, name: Name) -> Arc<Application> {
         let mut applications = self.applications.lock();
-        let connected = applications.entry(name).or_insert_with(|| Connected {
-            application: Arc::new(Application::new(Arc::clone(self), name.0)),
-            connections: 0,
-        });
+        let connected = applications
+            .entry(name)
+            .or_insert_with(|| ConnectedApplication {
+                application: Arc::new(Application::new(Arc::clone(self), name.0)),
+                connections: 0,
+            });
         connected.connections += 1;
         Arc::clone(&connected.application)
     }

@@ -17,31 +17,35 @@ const MOST_BYTES: usize = 16 << 20;
 
 /// The session objects of all users.
 #[derive(Clone, Default)]
-pub struct SessionObjects(Arc<Mutex<HashMap<Owner, Amount>>>);
+pub struct SessionObjects(Arc<Mutex<HashMap<Owner, SessionObjectUsage>>>);
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-struct Amount {
+struct SessionObjectUsage {
     objects: usize,
     bytes: usize,
 }
 
 /// A reserved part of a user's limit. Dropping it gives it back.
-pub struct Reserved {
+pub struct SessionObjectReservation {
     of: SessionObjects,
     owner: Owner,
-    amount: Amount,
+    amount: SessionObjectUsage,
 }
 
 impl SessionObjects {
     /// Reserves for the objects that an operation makes or extends. `None` if it does neither. An error if the user has
     /// reached the limit.
-    pub fn take_for(&self, owner: Owner, operation: &Operation) -> Result<Option<Reserved>> {
-        let amount = Amount::of(operation);
-        if amount == Amount::default() {
+    pub fn take_for(
+        &self,
+        owner: Owner,
+        operation: &Operation,
+    ) -> Result<Option<SessionObjectReservation>> {
+        let amount = SessionObjectUsage::of(operation);
+        if amount == SessionObjectUsage::default() {
             return Ok(None);
         }
         let reserved = self.take(owner, amount);
-        let Amount { objects, bytes } = self.of(owner);
+        let SessionObjectUsage { objects, bytes } = self.of(owner);
         if objects > MOST || bytes > MOST_BYTES {
             let message = format!(
                 "session objects of one user: {MOST} with {} MiB are the most: destroy some, or end programs that have them",
@@ -53,18 +57,18 @@ impl SessionObjects {
     }
 
     /// Reserves for an object that already exists.
-    pub fn take_object(&self, owner: Owner, bytes: usize) -> Reserved {
-        self.take(owner, Amount { objects: 1, bytes })
+    pub fn take_object(&self, owner: Owner, bytes: usize) -> SessionObjectReservation {
+        self.take(owner, SessionObjectUsage { objects: 1, bytes })
     }
 
-    fn of(&self, owner: Owner) -> Amount {
+    fn of(&self, owner: Owner) -> SessionObjectUsage {
         self.0.lock().get(&owner).copied().unwrap_or_default()
     }
 
-    fn take(&self, owner: Owner, amount: Amount) -> Reserved {
+    fn take(&self, owner: Owner, amount: SessionObjectUsage) -> SessionObjectReservation {
         let mut all = self.0.lock();
         all.entry(owner).or_default().add(amount);
-        Reserved {
+        SessionObjectReservation {
             of: self.clone(),
             owner,
             amount,
@@ -72,7 +76,7 @@ impl SessionObjects {
     }
 }
 
-impl Reserved {
+impl SessionObjectReservation {
     /// Its bytes.
     pub fn bytes(&self) -> usize {
         self.amount.bytes
@@ -80,13 +84,13 @@ impl Reserved {
 
     /// Adds bytes to it.
     pub fn grow(&mut self, bytes: usize) {
-        let more = Amount { objects: 0, bytes };
+        let more = SessionObjectUsage { objects: 0, bytes };
         self.of.0.lock().entry(self.owner).or_default().add(more);
         self.amount.add(more);
     }
 }
 
-impl Drop for Reserved {
+impl Drop for SessionObjectReservation {
     fn drop(&mut self) {
         let mut all = self.of.0.lock();
         let Some(has) = all.get_mut(&self.owner) else {
@@ -94,13 +98,13 @@ impl Drop for Reserved {
         };
         has.objects -= self.amount.objects;
         has.bytes = has.bytes.saturating_sub(self.amount.bytes);
-        if *has == Amount::default() {
+        if *has == SessionObjectUsage::default() {
             all.remove(&self.owner);
         }
     }
 }
 
-impl Amount {
+impl SessionObjectUsage {
     fn add(&mut self, more: Self) {
         self.objects += more.objects;
         self.bytes = self.bytes.saturating_add(more.bytes);

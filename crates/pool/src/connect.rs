@@ -9,11 +9,11 @@ use hsmux_token::{Error, Kind, ObjectId, Snapshot};
 use crate::core::Core;
 use crate::object_sync::Reading;
 use crate::panics::or_panicked;
-use crate::record::{Connection, Record, Retry, State};
+use crate::record::{LifeState, Record, Retry, SeatConnection};
 use crate::scheduler::Capacity;
 
 impl Core {
-    /// Connects a seat that is in [`State::Connecting`], on a thread of its own if there may be one.
+    /// Connects a seat that is in [`LifeState::Connecting`], on a thread of its own if there may be one.
     pub fn connect(self: &Arc<Self>, record: &Arc<Record>, turn: u64) {
         self.busy.fetch_add(1, Ordering::AcqRel);
         if !self.options.threads {
@@ -38,7 +38,7 @@ impl Core {
             let token = record.seat.connector.connect()?;
             let snapshot = token.objects()?;
             let generation = self.generation(record.index);
-            let connection = Connection::new(Arc::clone(record), generation, token);
+            let connection = SeatConnection::new(Arc::clone(record), generation, token);
             Ok((Arc::new(connection), snapshot))
         });
         match connected {
@@ -65,7 +65,7 @@ impl Core {
     /// Brings the seat into service with the objects that need no proof. Keys follow one by one.
     fn join(
         self: &Arc<Self>,
-        connection: &Arc<Connection>,
+        connection: &Arc<SeatConnection>,
         turn: u64,
         snapshot: &Snapshot,
         reading: Reading<'_>,
@@ -90,7 +90,7 @@ impl Core {
     /// connected again meanwhile.
     fn open(
         self: &Arc<Self>,
-        connection: &Arc<Connection>,
+        connection: &Arc<SeatConnection>,
         turn: u64,
         snapshot: &Snapshot,
         reading: Reading<'_>,
@@ -105,7 +105,7 @@ impl Core {
             registry.unsettled.remove(record.index);
             reading.install(registry, &connection.holder(), snapshot, true)
         });
-        record.enter(&mut life, State::InService, self.base);
+        record.enter(&mut life, LifeState::InService, self.base);
         life.connection = Some(Arc::clone(connection));
         life.last_seen = Some(Arc::clone(&connection.info));
         *record.retry.lock() = Retry::default();
@@ -125,7 +125,7 @@ impl Core {
     }
 
     /// The properties of a connection that the scheduler needs.
-    pub fn capacity(&self, connection: &Connection) -> Capacity {
+    pub fn capacity(&self, connection: &SeatConnection) -> Capacity {
         let record = &connection.record;
         Capacity {
             lanes: connection.info.lanes as usize,
@@ -138,7 +138,7 @@ impl Core {
     }
 
     /// Watches for the connection's end, also if it has already ended.
-    pub fn watch(self: &Arc<Self>, connection: &Arc<Connection>) {
+    pub fn watch(self: &Arc<Self>, connection: &Arc<SeatConnection>) {
         let core = Arc::downgrade(self);
         let watched = Arc::downgrade(connection);
         connection.token.on_lost(Box::new(move |error| {
@@ -157,13 +157,15 @@ impl Core {
         for record in self.records() {
             let mut life = record.life.lock();
             match life.state {
-                State::BackOff(until) if until <= now => {
-                    record.enter(&mut life, State::Connecting, self.base);
+                LifeState::BackOff(until) if until <= now => {
+                    record.enter(&mut life, LifeState::Connecting, self.base);
                     let turn = life.turn;
                     drop(life);
                     self.connect(&record, turn);
                 }
-                State::BackOff(until) => next = Some(next.map_or(until, |next| next.min(until))),
+                LifeState::BackOff(until) => {
+                    next = Some(next.map_or(until, |next| next.min(until)))
+                }
                 _ => {}
             }
         }

@@ -17,7 +17,7 @@ use crate::direct::DirectConnections;
 use crate::job::{Lane, RequestAttempts, ScheduledWork};
 use crate::need::{Need, Route};
 use crate::proof::{Answers, AwaitedKeys, ProofPermits};
-use crate::record::{Connection, Record};
+use crate::record::{Record, SeatConnection};
 use crate::registry::Registry;
 use crate::scheduler::{AdmitError, Scheduler, Term, Ticket};
 use crate::seatset::SeatSet;
@@ -29,7 +29,7 @@ use crate::watcher::MemberWatchers;
 pub(crate) struct Core {
     pub options: Options,
     pub base: Instant,
-    pub scheduler: Mutex<Scheduler<ScheduledWork, Arc<Connection>>>,
+    pub scheduler: Mutex<Scheduler<ScheduledWork, Arc<SeatConnection>>>,
     pub registry: Mutex<Registry>,
     pub catalogue: ArcSwap<Catalogue>,
     pub seats: ArcSwap<Vec<Option<Arc<Record>>>>,

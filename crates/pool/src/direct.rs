@@ -9,7 +9,7 @@ use hsmux_wire::HandedOver;
 
 use crate::catalogue::{Catalogue, Entry};
 use crate::core::Core;
-use crate::record::Connection;
+use crate::record::SeatConnection;
 use crate::seatset::SeatSet;
 use crate::{Owner, Policy, Pool};
 
@@ -124,7 +124,11 @@ impl Core {
 
     /// The workers that may serve the key. The first one is selected by the policy: the first of all, or the one with
     /// the fewest connections for its weight.
-    fn workers_for(&self, catalogue: &Catalogue, entry: &Entry) -> Result<Vec<Arc<Connection>>> {
+    fn workers_for(
+        &self,
+        catalogue: &Catalogue,
+        entry: &Entry,
+    ) -> Result<Vec<Arc<SeatConnection>>> {
         let able = entry.serving.and(&catalogue.in_service);
         let scheduler = self.scheduler.lock();
         let is_left_out =
@@ -142,7 +146,7 @@ impl Core {
         let has_worker = |seat| {
             let member = self.record(seat).map(|record| Arc::clone(&record.member));
             let of_member =
-                |worker: &Arc<Connection>| Some(&worker.record.member) == member.as_ref();
+                |worker: &Arc<SeatConnection>| Some(&worker.record.member) == member.as_ref();
             workers.iter().any(of_member)
         };
         one_is_left_out |= !able.iter().all(has_worker);
@@ -167,7 +171,7 @@ impl Core {
     }
 
     /// True if one more connection to these workers is shared: others are, or the first worker already has one.
-    fn are_shared(&self, workers: &[Arc<Connection>]) -> bool {
+    fn are_shared(&self, workers: &[Arc<SeatConnection>]) -> bool {
         let could_be = workers.len() > 1 || workers[0].info.lanes > 1;
         let says_so = |line: &DirectConnection| line.shared || line.is_at_home_with(&workers[0]);
         could_be && self.direct.open.lock().iter().any(says_so)
@@ -220,20 +224,20 @@ impl DirectConnections {
 }
 
 impl DirectConnection {
-    fn is_at_home_with(&self, worker: &Connection) -> bool {
+    fn is_at_home_with(&self, worker: &SeatConnection) -> bool {
         self.heard_by
             .first()
             .is_some_and(|(_, of)| *of == worker.generation)
     }
 
     /// Has all of these hear it; its home stays. What fails on the way ends it.
-    fn share(&mut self, workers: &[Arc<Connection>]) -> Result<()> {
+    fn share(&mut self, workers: &[Arc<SeatConnection>]) -> Result<()> {
         self.shared = true;
         let passed = workers.iter().try_for_each(|worker| self.pass_to(worker));
         passed.inspect_err(|_| self.handed.end())
     }
 
-    fn pass_to(&mut self, worker: &Connection) -> Result<()> {
+    fn pass_to(&mut self, worker: &SeatConnection) -> Result<()> {
         self.handed.pass_on(|connection, version| {
             worker.token.hand_over(&hsmux_token::DirectConnection {
                 connection,

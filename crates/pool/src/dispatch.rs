@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use crate::claim::cancelled;
 use crate::core::{Acquired, Core};
 use crate::job::{Job, Lane, Purpose, ScheduledWork};
-use crate::record::Connection;
+use crate::record::SeatConnection;
 use crate::scheduler::{RunId, RunOutcome};
 
 /// The keeper answers who has waited long enough, and ends what hangs; a token's own deadline is only behind that.
@@ -151,7 +151,7 @@ impl Core {
     pub fn finished(
         self: &Arc<Self>,
         run_id: RunId,
-        connection: &Arc<Connection>,
+        connection: &Arc<SeatConnection>,
         result: Result<Outcome>,
     ) {
         let error = result.as_ref().err();
@@ -180,7 +180,7 @@ impl Core {
     pub fn give_back(
         self: &Arc<Self>,
         run_id: RunId,
-        connection: &Arc<Connection>,
+        connection: &Arc<SeatConnection>,
         purpose: Purpose,
         error: Option<&Error>,
     ) -> Option<ScheduledWork> {
@@ -210,7 +210,7 @@ impl Core {
         work
     }
 
-    fn failed(self: &Arc<Self>, job: Arc<Job>, connection: &Arc<Connection>, error: Error) {
+    fn failed(self: &Arc<Self>, job: Arc<Job>, connection: &Arc<SeatConnection>, error: Error) {
         job.left_its_seat();
         let answer = self.judge(&job.need, &mut job.attempt.lock(), connection, error);
         match answer {
@@ -224,7 +224,7 @@ impl Core {
     pub fn orphaned(
         self: &Arc<Self>,
         work: ScheduledWork,
-        connection: &Arc<Connection>,
+        connection: &Arc<SeatConnection>,
         error: &Error,
     ) {
         if let ScheduledWork::Job(job) = work {

@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::job::RequestAttempts;
 use crate::need::Need;
 use crate::panics::or_panicked;
-use crate::record::Connection;
+use crate::record::SeatConnection;
 
 /// The least time between two renewed proofs of a seat with soft failures.
 const SUSPICION_REST: Duration = Duration::from_secs(1);
@@ -23,7 +23,7 @@ impl Core {
         self: &Arc<Self>,
         need: &Need,
         attempt: &mut RequestAttempts,
-        connection: &Arc<Connection>,
+        connection: &Arc<SeatConnection>,
         error: Error,
     ) -> Option<Error> {
         attempt.tried.insert(connection.record.index);
@@ -60,7 +60,7 @@ impl Core {
     }
 
     /// A seat has lost an object: it was deleted by others.
-    fn object_lost(self: &Arc<Self>, connection: &Arc<Connection>, need: &Need, error: &Error) {
+    fn object_lost(self: &Arc<Self>, connection: &Arc<SeatConnection>, need: &Need, error: &Error) {
         connection.record.note(error);
         let ids: Vec<_> = need.token_objects().collect();
         tracing::warn!(seat = %connection.record.name, "{error}; this replica leaves");
@@ -76,14 +76,14 @@ impl Core {
 
     /// A connection does not find an object. Its replica is removed, and the member's watcher finds out whether the
     /// token still has it.
-    pub fn lost_sight(self: &Arc<Self>, connection: &Connection, id: ObjectId) {
+    pub fn lost_sight(self: &Arc<Self>, connection: &SeatConnection, id: ObjectId) {
         let (index, generation) = (connection.record.index, connection.generation);
         self.publish(|registry| registry.lose(index, generation, &id));
         self.missed(connection, id);
     }
 
     /// The connection may be corrupted. It serves on, and proves the request's keys again.
-    fn suspect(self: &Arc<Self>, connection: &Arc<Connection>, need: &Need) {
+    fn suspect(self: &Arc<Self>, connection: &Arc<SeatConnection>, need: &Need) {
         let now = Instant::now();
         let mut suspected = connection.record.suspected.lock();
         if suspected.is_some_and(|last| now < last + SUSPICION_REST) {
@@ -103,8 +103,8 @@ impl Core {
     /// Runs on a thread of its own, or on this one if the pool may not start threads.
     pub fn in_background(
         self: &Arc<Self>,
-        connection: &Arc<Connection>,
-        task: impl FnOnce(&Arc<Self>, &Arc<Connection>) + Send + 'static,
+        connection: &Arc<SeatConnection>,
+        task: impl FnOnce(&Arc<Self>, &Arc<SeatConnection>) + Send + 'static,
     ) {
         if !self.options.threads {
             return task(self, connection);

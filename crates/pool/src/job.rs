@@ -11,7 +11,7 @@ use crate::client_session::Affinity;
 use crate::dispatch::Thread;
 use crate::need::Need;
 use crate::owner::Owner;
-use crate::record::Connection;
+use crate::record::SeatConnection;
 use crate::request_timing::RequestTiming;
 use crate::scheduler::{Grant, Term, Ticket};
 use crate::seatset::SeatSet;
@@ -81,7 +81,7 @@ pub(crate) enum Purpose {
 }
 
 /// A lane of a seat.
-pub(crate) type Lane = Grant<Arc<Connection>>;
+pub(crate) type Lane = Grant<Arc<SeatConnection>>;
 
 /// The attempts of a request so far.
 #[derive(Clone, Default)]

@@ -53,7 +53,7 @@ pub use client_session::{ClientConnection, ClientSession};
 pub use connector::{Care, Connector, Seat};
 pub use hsmux_config::Policy;
 pub use hsmux_wire::together;
-pub use member::Member;
+pub use member::PoolMember;
 pub use options::Options;
 pub use owner::Owner;
 pub use panics::one_round;
@@ -62,7 +62,7 @@ pub use request_timing::{RequestTiming, SeatRun};
 pub use runtime_watchdog::{RuntimeState, RuntimeWatchdog};
 pub use scheduler::{DEEPEST, Spread};
 pub use status::{
-    DebtStatus, ObjectStatus, ReplicaStatus, SeatState, SeatStatus, Status, TokenStatus,
+    DebtStatus, ObjectStatus, PoolStatus, ReplicaStatus, SeatState, SeatStatus, TokenStatus,
 };
 pub use traffic::{SeatTraffic, Traffic};
 

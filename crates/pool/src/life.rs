@@ -6,7 +6,7 @@ use std::time::Duration;
 use hsmux_token::{Error, Kind, ck};
 
 use crate::core::Core;
-use crate::record::{Connection, Life, Record, State};
+use crate::record::{Life, LifeState, Record, SeatConnection};
 
 /// After this time in service, the back-off of a seat starts from the beginning.
 const STEADY: Duration = Duration::from_secs(30);
@@ -14,12 +14,12 @@ const STEADY: Duration = Duration::from_secs(30);
 impl Core {
     /// Connects a seat if `wanted` holds for its state. A removed seat is not connected: another seat may have its
     /// index.
-    pub fn begin(self: &Arc<Self>, record: &Arc<Record>, wanted: impl FnOnce(&State) -> bool) {
+    pub fn begin(self: &Arc<Self>, record: &Arc<Record>, wanted: impl FnOnce(&LifeState) -> bool) {
         let mut life = record.life.lock();
-        if matches!(life.state, State::Removed) || !wanted(&life.state) {
+        if matches!(life.state, LifeState::Removed) || !wanted(&life.state) {
             return;
         }
-        record.enter(&mut life, State::Connecting, self.base);
+        record.enter(&mut life, LifeState::Connecting, self.base);
         let turn = life.turn;
         let ((), update) = self.edit(|registry| {
             registry.expected.insert(record.index);
@@ -41,7 +41,7 @@ impl Core {
         record.note(error);
         self.rest(record, &mut life, error);
         // The seat cannot show its objects now, so requests do not wait for them.
-        let parked = matches!(life.state, State::Parked(_));
+        let parked = matches!(life.state, LifeState::Parked(_));
         let ((), update) = self.edit(|registry| {
             registry.unsettled.remove(record.index);
             if parked {
@@ -55,25 +55,25 @@ impl Core {
 
     /// After a failure: back-off, or parked if another try would do harm.
     fn rest(&self, record: &Record, life: &mut Life, error: &Error) {
-        let steady = matches!(life.state, State::InService)
+        let steady = matches!(life.state, LifeState::InService)
             && life.since.elapsed().is_ok_and(|served| served >= STEADY);
         if steady {
             life.attempts = 0;
         }
         let state = if pin_refused(error) {
-            State::Parked(error.to_string())
+            LifeState::Parked(error.to_string())
         } else {
-            State::BackOff(life.next_attempt())
+            LifeState::BackOff(life.next_attempt())
         };
         life.attempts += 1;
         record.enter(life, state.clone(), self.base);
-        if let State::BackOff(until) = state {
+        if let LifeState::BackOff(until) = state {
             self.alarm.by(until);
         }
     }
 
     /// The connection has ended, or hangs and is ended now.
-    pub fn down(self: &Arc<Self>, connection: &Arc<Connection>, error: &Error) {
+    pub fn down(self: &Arc<Self>, connection: &Arc<SeatConnection>, error: &Error) {
         let record = &connection.record;
         let mut life = record.life.lock();
         let current = life.connection.as_ref();
@@ -86,7 +86,7 @@ impl Core {
             return;
         }
         record.note(error);
-        if matches!(life.state, State::Draining) {
+        if matches!(life.state, LifeState::Draining) {
             life.connection = None;
         } else {
             self.rest(record, &mut life, error);
@@ -97,7 +97,7 @@ impl Core {
     }
 
     /// Takes a connection out of service. Its requests move to other seats.
-    pub fn close(self: &Arc<Self>, connection: &Arc<Connection>, error: &Error) {
+    pub fn close(self: &Arc<Self>, connection: &Arc<SeatConnection>, error: &Error) {
         let record = &connection.record;
         let closed = self
             .scheduler
@@ -105,7 +105,7 @@ impl Core {
             .close(record.index, connection.generation);
         let orphans = closed.unwrap_or_default();
         let life = record.life.lock();
-        let parked = matches!(life.state, State::Parked(_));
+        let parked = matches!(life.state, LifeState::Parked(_));
         let ((), update) = self.edit(|registry| {
             registry.away(record.index, connection.generation);
             if parked {
@@ -132,7 +132,7 @@ impl Core {
         let Some(connection) = life.connection.clone() else {
             return;
         };
-        record.enter(&mut life, State::Draining, self.base);
+        record.enter(&mut life, LifeState::Draining, self.base);
         self.scheduler
             .lock()
             .drain(record.index, connection.generation);
@@ -147,13 +147,18 @@ impl Core {
 
     /// Takes a seat out of service, until an administrator resumes it or for good. `false` if it was already removed:
     /// its index may belong to another seat.
-    pub fn retire_now(self: &Arc<Self>, record: &Arc<Record>, state: State, reason: &str) -> bool {
+    pub fn retire_now(
+        self: &Arc<Self>,
+        record: &Arc<Record>,
+        state: LifeState,
+        reason: &str,
+    ) -> bool {
         let mut life = record.life.lock();
-        if matches!(life.state, State::Removed) {
+        if matches!(life.state, LifeState::Removed) {
             return false;
         }
         let connection = life.connection.clone();
-        let removed = matches!(state, State::Removed);
+        let removed = matches!(state, LifeState::Removed);
         record.enter(&mut life, state, self.base);
         let ((), update) = self.edit(|registry| {
             registry.expected.remove(record.index);

@@ -10,7 +10,7 @@ use crate::tracked_token::TrackedToken;
 
 /// A physical token of the pool.
 #[derive(Clone)]
-pub struct Member {
+pub struct PoolMember {
     /// Its name in the configuration: `hsm1`.
     pub name: String,
     /// The token, when it is in service; with several workers, the one that writes.
@@ -20,15 +20,15 @@ pub struct Member {
 impl Pool {
     /// All members whose objects this pool changes: those that are away (or parked) have `token: None`. Tokens of other
     /// hosts are none.
-    pub fn members(&self) -> Vec<Member> {
-        let mut members: Vec<Member> = Vec::new();
+    pub fn members(&self) -> Vec<PoolMember> {
+        let mut members: Vec<PoolMember> = Vec::new();
         let own = |record: &Arc<Record>| !record.seat.connector.remote();
         for record in self.core.records().into_iter().filter(own) {
             let connection = record.life.lock().connection.clone();
             let token = connection.map(|connection| TrackedToken::of(&self.core, connection));
             match members.iter_mut().find(|m| *m.name == *record.member) {
                 Some(member) => member.token = member.token.take().or(token),
-                None => members.push(Member {
+                None => members.push(PoolMember {
                     name: record.member.to_string(),
                     token,
                 }),
@@ -51,7 +51,7 @@ impl Pool {
     }
 
     /// The member that holds a session object, and the object's number on that member's token.
-    pub fn holder_of(&self, object: &SessionObject) -> Result<(Member, SessionObject)> {
+    pub fn holder_of(&self, object: &SessionObject) -> Result<(PoolMember, SessionObject)> {
         let catalogue = self.catalogue();
         let record = catalogue
             .locate(object.owner)
@@ -60,7 +60,7 @@ impl Pool {
         let connection = connection.filter(|c| c.generation == object.owner);
         let connection =
             connection.ok_or_else(|| Error::lost("the session object went with its worker"))?;
-        let member = Member {
+        let member = PoolMember {
             name: connection.record.member.to_string(),
             token: Some(TrackedToken::of(&self.core, connection)),
         };

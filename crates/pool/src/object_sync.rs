@@ -9,7 +9,7 @@ use std::sync::Arc;
 use hsmux_token::{Error, Object, ObjectChanges, ObjectId, Result, Snapshot};
 
 use crate::core::Core;
-use crate::record::{Connection, Record};
+use crate::record::{Record, SeatConnection};
 use crate::registry::{Holder, Registry};
 
 /// A reading of a seat's objects. Amendments of the seat are kept until this is installed or dropped.
@@ -32,7 +32,7 @@ impl Core {
     }
 
     /// Reads the objects of a seat again. Proves the new ones or, with `anew`, all of them.
-    pub fn reread(self: &Arc<Self>, connection: &Arc<Connection>, anew: bool) -> Result<()> {
+    pub fn reread(self: &Arc<Self>, connection: &Arc<SeatConnection>, anew: bool) -> Result<()> {
         let reading = self.reading(&connection.record);
         let snapshot = connection.token.objects().inspect_err(|error| {
             if error.ends_connection() {
@@ -74,7 +74,7 @@ impl Core {
     /// Applies changes by others, which a probe has seen. The probe has to look after `reading` began.
     pub fn learn(
         self: &Arc<Self>,
-        connection: &Arc<Connection>,
+        connection: &Arc<SeatConnection>,
         mut reading: Reading<'_>,
         seen: &ObjectChanges,
     ) -> Result<()> {
@@ -97,7 +97,7 @@ impl Core {
     /// Applies all objects of a token, which a probe has read after `reading` began.
     pub fn learn_all(
         self: &Arc<Self>,
-        connection: &Arc<Connection>,
+        connection: &Arc<SeatConnection>,
         reading: Reading<'_>,
         snapshot: &Snapshot,
     ) -> Result<()> {
@@ -109,7 +109,7 @@ impl Core {
     /// [`Self::sync`], with the proofs in the background.
     fn sync_in_background(
         self: &Arc<Self>,
-        connection: &Arc<Connection>,
+        connection: &Arc<SeatConnection>,
         write: impl FnOnce(&mut Registry, &Holder) -> Vec<ObjectId>,
     ) -> Result<()> {
         let unproved = self.sync_unproved(connection, write)?;
@@ -124,7 +124,7 @@ impl Core {
     /// Updates the registry of a serving connection and proves new objects.
     fn sync(
         self: &Arc<Self>,
-        connection: &Arc<Connection>,
+        connection: &Arc<SeatConnection>,
         write: impl FnOnce(&mut Registry, &Holder) -> Vec<ObjectId>,
     ) -> Result<()> {
         let unproved = self.sync_unproved(connection, write)?;
@@ -135,7 +135,7 @@ impl Core {
     /// Updates the registry. Answers the objects to prove.
     fn sync_unproved(
         self: &Arc<Self>,
-        connection: &Arc<Connection>,
+        connection: &Arc<SeatConnection>,
         write: impl FnOnce(&mut Registry, &Holder) -> Vec<ObjectId>,
     ) -> Result<Vec<ObjectId>> {
         let record = &connection.record;

@@ -12,9 +12,9 @@ use hsmux_token::{
 
 use crate::catalogue::Catalogue;
 use crate::core::Core;
-use crate::record::{Connection, Record, State};
+use crate::record::{LifeState, Record, SeatConnection};
 use crate::seatset::SeatSet;
-use crate::{Changes, Options, Seat, Status, Traffic};
+use crate::{Changes, Options, PoolStatus, Seat, Traffic};
 
 mod queue;
 mod renew;
@@ -101,8 +101,8 @@ impl Pool {
     }
 
     /// How everything is.
-    pub fn status(&self) -> Status {
-        Status {
+    pub fn status(&self) -> PoolStatus {
+        PoolStatus {
             changes: self.changes_waiting(),
             debts: self
                 .changes
@@ -146,7 +146,7 @@ impl Pool {
 
     /// Removes a seat, or all seats of a member, after what runs there has ended or timed out.
     pub fn remove(&self, name: &str) -> Result<()> {
-        self.retire(name, &State::Removed, "removed by the administrator")
+        self.retire(name, &LifeState::Removed, "removed by the administrator")
     }
 
     /// Takes a seat, or all seats of a member, out of service until [`Self::resume`].
@@ -154,7 +154,7 @@ impl Pool {
         self.named(name)?;
         // First, so that one that is added again meanwhile is parked, too.
         self.parked.lock().insert(name.into(), reason.into());
-        self.retire(name, &State::Parked(reason.into()), reason)
+        self.retire(name, &LifeState::Parked(reason.into()), reason)
     }
 
     /// Names that were given to [`Self::park`] and not yet to [`Self::resume`], each with its reason.
@@ -172,7 +172,8 @@ impl Pool {
         let records = self.named(name)?;
         let meant = |parked: &str| records.iter().any(|record| record.is_named(parked));
         self.parked.lock().retain(|parked, _| !meant(parked));
-        let rests = |state: &State| matches!(state, State::Parked(_) | State::BackOff(_));
+        let rests =
+            |state: &LifeState| matches!(state, LifeState::Parked(_) | LifeState::BackOff(_));
         for record in records {
             self.core.begin(&record, rests);
         }
@@ -223,7 +224,7 @@ impl Pool {
         self.core.stopping.store(true, Ordering::Release);
         for record in self.core.records() {
             self.core
-                .retire_now(&record, State::Removed, "the pool has stopped");
+                .retire_now(&record, LifeState::Removed, "the pool has stopped");
         }
         self.core.alarm.now();
         self.core.moved();
@@ -270,14 +271,14 @@ impl Pool {
         let mut reasons = parked.iter().filter(|(name, _)| record.is_named(name));
         match reasons.next() {
             Some((_, reason)) => {
-                let state = State::Parked(reason.as_str().into());
+                let state = LifeState::Parked(reason.as_str().into());
                 self.core.retire_now(record, state, reason);
             }
             None => self.core.begin(record, |_| true),
         }
     }
 
-    fn retire(&self, name: &str, state: &State, reason: &str) -> Result<()> {
+    fn retire(&self, name: &str, state: &LifeState, reason: &str) -> Result<()> {
         let mut records = self.named(name)?;
         for record in &records {
             self.core.drain(record);
@@ -285,7 +286,7 @@ impl Pool {
         self.until_idle(&records);
         let retired = |record: &Arc<Record>| self.core.retire_now(record, state.clone(), reason);
         records.retain(retired);
-        if matches!(state, State::Removed) {
+        if matches!(state, LifeState::Removed) {
             let _roster = self.roster.lock();
             let mut table = Vec::clone(&self.core.seats.load());
             for record in &records {
@@ -302,7 +303,7 @@ impl Pool {
         let deadline = Instant::now() + patience.unwrap_or_default();
         let running = |record: &Arc<Record>| {
             // Another seat may have the place of one that somebody else has removed.
-            let removed = matches!(record.life.lock().state, State::Removed);
+            let removed = matches!(record.life.lock().state, LifeState::Removed);
             let activity = self.core.scheduler.lock().activity(record.index);
             !removed && activity.is_some_and(|activity| activity.running > 0)
         };
@@ -324,7 +325,7 @@ impl Pool {
         Ok(records)
     }
 
-    fn connections(&self, name: &str) -> Result<Vec<Arc<Connection>>> {
+    fn connections(&self, name: &str) -> Result<Vec<Arc<SeatConnection>>> {
         let records = self.named(name)?;
         let connections = records
             .iter()
@@ -372,7 +373,7 @@ impl Drop for Pool {
 fn member_already(record: &Record) -> Error {
     let member = &record.member;
     let next = match record.life.lock().state {
-        State::Parked(_) => format!("it is parked: hsmux token resume {member}"),
+        LifeState::Parked(_) => format!("it is parked: hsmux token resume {member}"),
         _ => "hsmux token list shows all".to_owned(),
     };
     Error::pool(

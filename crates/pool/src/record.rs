@@ -42,11 +42,11 @@ pub(crate) struct Retry {
 
 /// Where a seat stands.
 pub(crate) struct Life {
-    pub state: State,
+    pub state: LifeState,
     pub since: SystemTime,
     /// Attempts to connect since it was last in service.
     pub attempts: u32,
-    pub connection: Option<Arc<Connection>>,
+    pub connection: Option<Arc<SeatConnection>>,
     /// What its token said of itself when it was last connected.
     pub last_seen: Option<Arc<TokenInfo>>,
     /// Grows with each change of state, so that a slow attempt to connect sees that it is no longer wanted.
@@ -55,7 +55,7 @@ pub(crate) struct Life {
 
 /// The states of a seat.
 #[derive(Clone, Debug)]
-pub(crate) enum State {
+pub(crate) enum LifeState {
     Connecting,
     InService,
     /// Tried again then.
@@ -68,7 +68,7 @@ pub(crate) enum State {
 }
 
 /// One connection of a seat, from its login to its end.
-pub(crate) struct Connection {
+pub(crate) struct SeatConnection {
     pub record: Arc<Record>,
     /// Never used twice; the low byte is the seat's index.
     pub generation: u64,
@@ -90,7 +90,7 @@ impl Record {
             member: seat.member.as_str().into(),
             seat,
             life: Mutex::new(Life {
-                state: State::Connecting,
+                state: LifeState::Connecting,
                 since: SystemTime::now(),
                 attempts: 0,
                 connection: None,
@@ -137,13 +137,15 @@ impl Record {
     }
 
     /// Moves to another state, whose life is held by the caller.
-    pub fn enter(&self, life: &mut Life, state: State, base: Instant) {
+    pub fn enter(&self, life: &mut Life, state: LifeState, base: Instant) {
         self.expect(match &state {
-            State::Connecting | State::InService => Some(0),
-            State::BackOff(until) => Some(until.saturating_duration_since(base).as_nanos() as u64),
-            State::Parked(_) | State::Draining | State::Removed => None,
+            LifeState::Connecting | LifeState::InService => Some(0),
+            LifeState::BackOff(until) => {
+                Some(until.saturating_duration_since(base).as_nanos() as u64)
+            }
+            LifeState::Parked(_) | LifeState::Draining | LifeState::Removed => None,
         });
-        if !matches!(state, State::InService | State::Draining) {
+        if !matches!(state, LifeState::InService | LifeState::Draining) {
             life.connection = None;
         }
         life.state = state;
@@ -152,14 +154,14 @@ impl Record {
     }
 }
 
-impl Drop for Connection {
+impl Drop for SeatConnection {
     fn drop(&mut self) {
         let direct = self.token.served_directly();
         self.record.served.fetch_add(direct, Ordering::Relaxed);
     }
 }
 
-impl Connection {
+impl SeatConnection {
     pub fn new(record: Arc<Record>, generation: u64, token: Arc<dyn Token>) -> Self {
         Self {
             record,
@@ -199,14 +201,14 @@ impl Connection {
 }
 
 impl Life {
-    fn is_by(&self, connection: &Connection) -> bool {
+    fn is_by(&self, connection: &SeatConnection) -> bool {
         let current = self.connection.as_ref();
         current.is_some_and(|current| current.generation == connection.generation)
     }
 
     /// True if the seat is in service by this connection.
-    pub fn serves_by(&self, connection: &Connection) -> bool {
-        matches!(self.state, State::InService) && self.is_by(connection)
+    pub fn serves_by(&self, connection: &SeatConnection) -> bool {
+        matches!(self.state, LifeState::InService) && self.is_by(connection)
     }
 
     /// When the seat is tried again after so many attempts.

@@ -10,7 +10,7 @@ use hsmux_token::Error;
 
 use crate::Pool;
 use crate::core::Core;
-use crate::record::{Life, Record, State};
+use crate::record::{Life, LifeState, Record};
 
 impl Pool {
     /// Waits until there is something to watch: a seat whose token sits in such a slot, or did, or that
@@ -61,8 +61,8 @@ impl Core {
     fn hurry(&self, record: &Arc<Record>) {
         let mut life = record.life.lock();
         life.attempts = 0;
-        if matches!(life.state, State::BackOff(_)) {
-            record.enter(&mut life, State::BackOff(Instant::now()), self.base);
+        if matches!(life.state, LifeState::BackOff(_)) {
+            record.enter(&mut life, LifeState::BackOff(Instant::now()), self.base);
             drop(life);
             self.alarm.now();
         }
@@ -78,12 +78,12 @@ impl Life {
     fn may_move(&self) -> bool {
         match self.last_seen {
             Some(_) => self.slot().is_some(),
-            None => matches!(self.state, State::BackOff(_)),
+            None => matches!(self.state, LifeState::BackOff(_)),
         }
     }
 
     fn may_return(&self) -> bool {
-        let tried = matches!(self.state, State::BackOff(_) | State::Connecting);
+        let tried = matches!(self.state, LifeState::BackOff(_) | LifeState::Connecting);
         tried && (self.last_seen.is_none() || self.slot().is_some())
     }
 }

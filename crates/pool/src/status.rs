@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use crate::Policy;
 use crate::catalogue::{Entry, ReplicaState};
 use crate::core::Core;
-use crate::record::{Record, State};
+use crate::record::{LifeState, Record};
 use std::sync::atomic::Ordering;
 
 /// The state of a pool. Times are seconds after 1970, durations microseconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Status {
+pub struct PoolStatus {
     /// The label of the one token.
     pub label: String,
     /// Its serial number.
@@ -179,7 +179,7 @@ pub struct ReplicaStatus {
     pub serves: bool,
 }
 
-pub(crate) fn of(core: &Core) -> Status {
+pub(crate) fn of(core: &Core) -> PoolStatus {
     let catalogue = core.catalogue.load_full();
     let mut objects: Vec<_> = catalogue
         .entries
@@ -201,7 +201,7 @@ pub(crate) fn of(core: &Core) -> Status {
             }
         }
     }
-    Status {
+    PoolStatus {
         label: catalogue.info.label.clone(),
         serial: catalogue.info.serial.clone(),
         epoch: catalogue.epoch,
@@ -251,16 +251,16 @@ fn seat(core: &Core, record: &Record) -> SeatStatus {
         unproved: 0,
     };
     status.state = match &life.state {
-        State::Connecting => SeatState::Connecting,
-        State::InService => SeatState::InService,
-        State::Draining => SeatState::Draining,
-        State::Removed => SeatState::Removed,
-        State::BackOff(until) => {
+        LifeState::Connecting => SeatState::Connecting,
+        LifeState::InService => SeatState::InService,
+        LifeState::Draining => SeatState::Draining,
+        LifeState::Removed => SeatState::Removed,
+        LifeState::BackOff(until) => {
             let left = until.saturating_duration_since(std::time::Instant::now());
             status.retry_in_us = Some(micros(left));
             SeatState::BackOff
         }
-        State::Parked(reason) => {
+        LifeState::Parked(reason) => {
             status.reason = Some(reason.clone());
             SeatState::Parked
         }

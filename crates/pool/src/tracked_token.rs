@@ -12,17 +12,17 @@ use hsmux_token::{
 use crate::core::Core;
 use crate::need::Need;
 use crate::owner::Cost;
-use crate::record::Connection;
+use crate::record::SeatConnection;
 use crate::scheduler::{RunId, RunOutcome, Term};
 
 /// A serving connection, used for a change.
 pub(crate) struct TrackedToken {
     core: Weak<Core>,
-    connection: Arc<Connection>,
+    connection: Arc<SeatConnection>,
 }
 
 impl TrackedToken {
-    pub fn of(core: &Arc<Core>, connection: Arc<Connection>) -> Arc<dyn Token> {
+    pub fn of(core: &Arc<Core>, connection: Arc<SeatConnection>) -> Arc<dyn Token> {
         Arc::new(Self {
             core: Arc::downgrade(core),
             connection,
@@ -79,7 +79,7 @@ struct RunningChange {
 
 impl RunningChange {
     /// `None` if the connection no longer serves.
-    fn begin(core: Arc<Core>, connection: &Connection, operation: &Operation) -> Option<Self> {
+    fn begin(core: Arc<Core>, connection: &SeatConnection, operation: &Operation) -> Option<Self> {
         let now = Instant::now();
         let term = Term {
             deadline: now,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::core::Core;
-use crate::record::{Record, State};
+use crate::record::{LifeState, Record};
 use crate::scheduler::Spread;
 
 /// What a pool does now and has done since its start.
@@ -58,7 +58,7 @@ fn seat(core: &Core, record: &Record) -> SeatTraffic {
     SeatTraffic {
         name: Arc::clone(&record.name),
         member: Arc::clone(&record.member),
-        in_service: matches!(life.state, State::InService),
+        in_service: matches!(life.state, LifeState::InService),
         in_flight: activity.running,
         lanes: activity.lanes,
         waiting: activity.waiting,

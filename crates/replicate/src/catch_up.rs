@@ -3,7 +3,7 @@
 use super::Coordinator;
 use super::journal::{JournalRecord, SyncPolicy};
 use super::member_task::{MemberTask, TaskEffect};
-use super::members::{Member, PoolMembers, PresentMember, present};
+use super::members::{PoolMember, PoolMembers, PresentMember, present};
 use super::plan::Roster;
 use super::token_access::TimeLimit;
 use hsmux_state::json::{Cbor, Name};
@@ -43,7 +43,7 @@ impl Coordinator {
     ///
     /// `members` are the pool's (an object may be taken over from another), `member` is the one that
     /// has returned, in service or not yet.
-    pub fn catch_up(&self, members: &dyn PoolMembers, member: &Member) -> Result<CatchUp> {
+    pub fn catch_up(&self, members: &dyn PoolMembers, member: &PoolMember) -> Result<CatchUp> {
         let returned = PresentMember::of(member).ok_or_else(|| {
             Error::token(Kind::Lost, format!("{}: is not connected", member.name))
         })?;

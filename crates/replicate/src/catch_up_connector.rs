@@ -10,7 +10,7 @@ use hsmux_token::{
     Snapshot, Token, TokenInfo,
 };
 
-use super::{Member, Writer};
+use super::{PoolMember, Writer};
 use hsmux_pool::{Care, Connector};
 
 /// A seat's connector, behind which a token catches up.
@@ -68,7 +68,7 @@ impl CatchUpConnector {
             return Ok(token);
         };
         let up_to_date = |token: &Arc<dyn Token>| {
-            writer.bring_up_to_date(&Member {
+            writer.bring_up_to_date(&PoolMember {
                 name: self.member.clone(),
                 token: Some(Arc::clone(token)),
             })

@@ -3,7 +3,7 @@
 use super::Coordinator;
 use super::journal::{JournalRecord, SyncPolicy};
 use super::keys;
-use super::members::{Member, PoolMembers, PresentMember, present};
+use super::members::{PoolMember, PoolMembers, PresentMember, present};
 use super::objects;
 use super::plan::{Roster, too_few};
 use super::replicated_key::ReplicatedKey;
@@ -171,7 +171,7 @@ impl Coordinator {
     /// The same for members of which some may lack such means.
     pub(super) fn log_in_each<'a>(
         &self,
-        chosen: impl Iterator<Item = &'a Member>,
+        chosen: impl Iterator<Item = &'a PoolMember>,
         members: &dyn PoolMembers,
     ) -> bool {
         let Some(replicator) = self.replicator.as_deref() else {

@@ -5,7 +5,7 @@ use super::channel::{Channel, Opener, stays};
 use super::in_parallel::in_parallel;
 use super::journal::{JournalRecord, SyncPolicy};
 use super::member_task::MemberTask;
-use super::members::{Member, PresentMember};
+use super::members::{PoolMember, PresentMember};
 use super::prove;
 use super::template;
 use super::token_access::{TimeLimit, TokenAccess};
@@ -65,8 +65,8 @@ impl Coordinator {
     /// one target refuses is in the answer.
     pub fn clone_keys(
         &self,
-        source: &Member,
-        targets: &[Member],
+        source: &PoolMember,
+        targets: &[PoolMember],
         selection: &Selection,
         wrapping: Option<ObjectId>,
         progress: &(dyn Fn(&ClonedObject) + Sync),
@@ -288,7 +288,7 @@ impl<'a> CloneTarget<'_, 'a> {
     }
 }
 
-fn present(member: &Member) -> Result<PresentMember> {
+fn present(member: &PoolMember) -> Result<PresentMember> {
     PresentMember::of(member).ok_or_else(|| {
         Error::token(
             Kind::Lost,

@@ -60,7 +60,7 @@ mod tests;
 
 pub use catch_up::CatchUp;
 pub use clone::{CloneOutcome, ClonedObject, Selection};
-pub use members::{Member, PoolMembers};
+pub use members::{PoolMember, PoolMembers};
 pub use replicator::Replicator;
 pub use transport::TRANSPORT_LABEL;
 pub use writer::{Hold, Writer, start};

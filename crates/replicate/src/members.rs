@@ -1,6 +1,6 @@
 //! The members of the pool in the view of a change.
 
-pub use hsmux_pool::Member;
+pub use hsmux_pool::PoolMember;
 use hsmux_token::{Error, Kind, Object, ObjectId, Result, SessionObject, Token};
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(super) struct PresentMember {
 
 impl PresentMember {
     /// The same of a member, if it is in service.
-    pub fn of(member: &Member) -> Option<Self> {
+    pub fn of(member: &PoolMember) -> Option<Self> {
         let token = member.token.clone()?;
         Some(Self {
             name: member.name.clone(),
@@ -28,7 +28,7 @@ impl PresentMember {
 /// The members of a pool, as a change sees them.
 pub trait PoolMembers: Send + Sync {
     /// All configured members, the ones that are away (or parked) with `token: None`.
-    fn members(&self) -> Vec<Member>;
+    fn members(&self) -> Vec<PoolMember>;
 
     /// A change is done on this member: `made` exists now (or has new attributes), `gone` does not. Called before the
     /// change is answered, so that its caller finds the new objects.
@@ -39,7 +39,7 @@ pub trait PoolMembers: Send + Sync {
     fn renew(&self, _member: &str) {}
 
     /// The member that holds a session object, and the object's number on that member's token.
-    fn home(&self, object: &SessionObject) -> Result<(Member, SessionObject)> {
+    fn home(&self, object: &SessionObject) -> Result<(PoolMember, SessionObject)> {
         Err(Error::request(
             Kind::UnknownObject,
             format!("session object {}: no member holds it", object.handle),

@@ -47,7 +47,7 @@ pub struct RotationResult {
 /// the others from theirs.
 pub fn rotate(
     holders: &[PinHolder],
-    desk: &dyn PinChanger,
+    changer: &dyn PinChanger,
     progress: &dyn Fn(&RotationResult),
 ) -> Result<Vec<RotationResult>> {
     let files = by_file(holders)?;
@@ -60,7 +60,7 @@ pub fn rotate(
     let mut all = Vec::new();
     for (file, members) in files {
         let rotated = RotationResult {
-            result: exchange(&file, &members, desk),
+            result: exchange(&file, &members, changer),
             members: members.iter().map(|h| h.member.clone()).collect(),
             file,
         };
@@ -147,12 +147,12 @@ fn settle(file: &Path) -> Result<()> {
 }
 
 /// Tells the tokens, then puts the new file in the old one's place.
-fn exchange(file: &Path, members: &[&PinHolder], desk: &dyn PinChanger) -> Result<()> {
+fn exchange(file: &Path, members: &[&PinHolder], changer: &dyn PinChanger) -> Result<()> {
     let next = beside(file, NEXT);
     let (old, new) = (read(file)?, read(&next)?);
     let mut first = None;
     for holder in members {
-        if let Err(error) = desk.change_pin(&holder.member, &old, &new) {
+        if let Err(error) = changer.change_pin(&holder.member, &old, &new) {
             first.get_or_insert(error.at(&holder.member));
         }
     }

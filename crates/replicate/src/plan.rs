@@ -3,7 +3,7 @@
 use super::Coordinator;
 use super::journal::{Intent, JournalState, MemberPart};
 use super::member_task::MemberTask;
-use super::members::{Member, PoolMembers, PresentMember};
+use super::members::{PoolMember, PoolMembers, PresentMember};
 use super::token_access::{TimeLimit, TokenAccess};
 use hsmux_state::json::{Cbor, Name};
 use hsmux_token::{Attributes, Error, Kind, ObjectId, Result};
@@ -35,7 +35,7 @@ impl Roster {
         };
         let away = members.members().into_iter().filter(|m| m.token.is_none());
         let away: Vec<_> = away
-            .map(|Member { name, .. }| {
+            .map(|PoolMember { name, .. }| {
                 let serial = serial_of(&name);
                 (name, serial)
             })

@@ -4,7 +4,7 @@ use super::catch_up_connector::CatchUpConnector;
 use super::debt_report::UnseenMembers;
 use super::journal::{self, JournalState};
 use super::repeated_warnings::RepeatedWarnings;
-use super::{CatchUp, ClonedObject, Coordinator, Member, PoolMembers, Replicator, Selection};
+use super::{CatchUp, ClonedObject, Coordinator, PoolMember, PoolMembers, Replicator, Selection};
 use hsmux_config::LoneKeys;
 use hsmux_pool::{Changes, DebtStatus, Options, Pool, Seat, one_round};
 use hsmux_token::sync::Mutex;
@@ -202,7 +202,7 @@ impl Writer {
     }
 
     /// Brings a token up to date before it serves. Debts that remain stay in the journal.
-    pub(super) fn bring_up_to_date(&self, member: &Member) -> Option<CatchUp> {
+    pub(super) fn bring_up_to_date(&self, member: &PoolMember) -> Option<CatchUp> {
         if self.read_only {
             return None;
         }
@@ -311,7 +311,11 @@ impl Changes for Writer {
 }
 
 /// The members of these names; `targets` empty: all but the source that are in service.
-fn chosen(all: &[Member], source: &str, targets: &[String]) -> Result<(Member, Vec<Member>)> {
+fn chosen(
+    all: &[PoolMember],
+    source: &str,
+    targets: &[String],
+) -> Result<(PoolMember, Vec<PoolMember>)> {
     let named = |name: &str| {
         let found = all.iter().find(|member| member.name == name).cloned();
         found.ok_or_else(|| {
@@ -336,7 +340,7 @@ fn chosen(all: &[Member], source: &str, targets: &[String]) -> Result<(Member, V
 }
 
 impl PoolMembers for Pool {
-    fn members(&self) -> Vec<Member> {
+    fn members(&self) -> Vec<PoolMember> {
         self.members()
     }
 
@@ -350,7 +354,7 @@ impl PoolMembers for Pool {
         }
     }
 
-    fn home(&self, object: &SessionObject) -> Result<(Member, SessionObject)> {
+    fn home(&self, object: &SessionObject) -> Result<(PoolMember, SessionObject)> {
         self.holder_of(object)
     }
 }
@@ -359,7 +363,7 @@ impl PoolMembers for Pool {
 struct NoMembers;
 
 impl PoolMembers for NoMembers {
-    fn members(&self) -> Vec<Member> {
+    fn members(&self) -> Vec<PoolMember> {
         Vec::new()
     }
 

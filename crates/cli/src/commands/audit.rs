@@ -25,22 +25,22 @@ pub struct Audit {
     #[arg(long, default_value_t = 20)]
     lines: usize,
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<AuditCommand>,
 }
 
 #[derive(Subcommand, Debug)]
-enum Command {
+enum AuditCommand {
     /// Verify that every line is present and unchanged
     Verify(verify::Verify),
     /// Print the public key that verifies the trail
-    Key(key::Key),
+    Key(key::AuditKeyCommand),
 }
 
 impl Audit {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         match self.command {
-            Some(Command::Verify(command)) => command.run(context),
-            Some(Command::Key(command)) => command.run(context),
+            Some(AuditCommand::Verify(command)) => command.run(context),
+            Some(AuditCommand::Key(command)) => command.run(context),
             None => show(context, self.lines),
         }
     }

@@ -19,7 +19,7 @@ use crate::exit::Exit;
     It serves [broker] of the configuration over HTTP, beside the sockets for PKCS#11. hsmux serve does\n\
     the same if there is a [broker]; this command fails without that section.\n\
     SIGTERM and Ctrl+C end it.")]
-pub struct Broker {
+pub struct BrokerCommand {
     /// Copy the store into a new file and exit; works while the broker runs
     #[arg(long, value_name = "FILE")]
     backup: Option<PathBuf>,
@@ -28,7 +28,7 @@ pub struct Broker {
     serve: Serve,
 }
 
-impl Broker {
+impl BrokerCommand {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let config = context.load()?;
         let section = config.broker.as_ref().ok_or_else(|| {

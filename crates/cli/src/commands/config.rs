@@ -9,7 +9,7 @@ use crate::output;
 
 /// Commands for the configuration.
 #[derive(Subcommand, Debug)]
-pub enum Config {
+pub enum ConfigCommand {
     /// Find every mistake of the configuration, with its line
     #[command(after_help = "Examples:\n  \
         hsmux config check\n  \
@@ -33,7 +33,7 @@ pub enum Config {
     Schema,
 }
 
-impl Config {
+impl ConfigCommand {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let text = match self {
             Self::Check => return check(context),

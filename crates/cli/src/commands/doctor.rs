@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use clap::Args;
-use hsmux_daemon::doctor::{Finding, Found, Level, examine};
+use hsmux_daemon::doctor::{Finding, FoundToken, Level, examine};
 
 use super::token::SlotRow;
 use crate::context::Context;
@@ -54,7 +54,7 @@ fn print(finding: &Finding) {
 }
 
 /// Lists a module's tokens in a child process, because the module may crash.
-fn probe(module: &Path, environment: &[(String, String)]) -> Result<Vec<Found>, String> {
+fn probe(module: &Path, environment: &[(String, String)]) -> Result<Vec<FoundToken>, String> {
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let listed = Command::new(program)
         .args(["token", "list", "--json", "--module"])
@@ -72,5 +72,5 @@ fn probe(module: &Path, environment: &[(String, String)]) -> Result<Vec<Found>, 
         });
     }
     let rows: Vec<SlotRow> = serde_json::from_slice(&listed.stdout).map_err(|e| e.to_string())?;
-    Ok(rows.into_iter().map(Found::from).collect())
+    Ok(rows.into_iter().map(FoundToken::from).collect())
 }

@@ -13,12 +13,12 @@ use crate::exit::Exit;
     It serves each [[site]] of the configuration over TLS, with private keys in the pool, beside the\n\
     sockets for PKCS#11. hsmux serve does the same if there is a [gateway]; this command fails without\n\
     that section. SIGTERM and Ctrl+C end it after running requests have finished.")]
-pub struct Gateway {
+pub struct GatewayCommand {
     #[command(flatten)]
     serve: Serve,
 }
 
-impl Gateway {
+impl GatewayCommand {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         if context.load()?.gateway.is_none() {
             let file = context.file();

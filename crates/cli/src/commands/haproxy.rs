@@ -15,7 +15,7 @@ use crate::output;
 #[derive(Subcommand, Debug)]
 pub enum Haproxy {
     /// Write a configuration of haproxy in tcp mode, and check it with haproxy
-    Config(Config),
+    Config(HaproxyConfig),
 }
 
 /// Options of `hsmux haproxy config`.
@@ -26,7 +26,7 @@ pub enum Haproxy {
     hsmux haproxy config host1 host2 --nginx > stream.conf\n\n\
     If there is a configuration, its [gateway] sets the ports and the PROXY header, the same for all hosts.\n\
     If /health of a host returns 503, the host gets no new connections and keeps its existing ones.")]
-pub struct Config {
+pub struct HaproxyConfig {
     /// The gateways, as HOST[:PORT][/HEALTH[/HTTP]], where HEALTH is the port of [gateway] metrics, HTTP that of
     /// [gateway] http [default: this host]
     #[arg(value_name = "HOST")]
@@ -67,7 +67,7 @@ impl Haproxy {
     }
 }
 
-impl Config {
+impl HaproxyConfig {
     fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let known = context
             .file()

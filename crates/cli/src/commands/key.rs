@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use base64::Engine;
 use clap::{Args, Subcommand};
 use hsmux_console::key_choice::WrappingKey;
-use hsmux_daemon::admin::{AdminClient, KeyRow, KeySpec, Request, Response};
+use hsmux_daemon::admin::{AdminClient, AdminRequest, AdminResponse, KeyRow, KeySpec};
 
 use super::show as show_response;
 use crate::context::Context;
@@ -24,7 +24,7 @@ pub use table::show;
 
 /// Commands for keys and certificates. Keys are named by PKCS#11 URIs (RFC 7512).
 #[derive(Subcommand, Debug)]
-pub enum Key {
+pub enum KeyCommand {
     /// List keys, certificates and data objects with their replicas
     #[command(after_help = "Examples:\n  \
         hsmux key list\n  \
@@ -107,12 +107,12 @@ pub enum Cert {
     },
 }
 
-impl Key {
+impl KeyCommand {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         match self {
-            Self::List => ask(context, "reading", &Request::Keys),
+            Self::List => ask(context, "reading", &AdminRequest::Keys),
             Self::Generate(Generate { spec, label, id }) => {
-                let request = Request::KeyGenerate { spec, label, id };
+                let request = AdminRequest::KeyGenerate { spec, label, id };
                 ask(context, "making the key on the members", &request)
             }
             Self::Clone(clone) => clone.run(context),
@@ -122,14 +122,14 @@ impl Key {
             Self::Reference(reference) => reference.run(context),
             Self::Cert(Cert::Import { file, label, id }) => {
                 let der = hex::encode(certificate(&file)?);
-                let request = Request::CertImport { der, label, id };
+                let request = AdminRequest::CertImport { der, label, id };
                 ask(context, "writing the certificate", &request)
             }
         }
     }
 }
 
-fn ask(context: &Context, doing: &str, request: &Request) -> anyhow::Result<Exit> {
+fn ask(context: &Context, doing: &str, request: &AdminRequest) -> anyhow::Result<Exit> {
     let admin = context.admin()?;
     let waiting = progress::spinner(doing);
     let answer = admin.ask(request);
@@ -137,9 +137,9 @@ fn ask(context: &Context, doing: &str, request: &Request) -> anyhow::Result<Exit
     show_response(context, answer?)
 }
 
-fn keys(admin: &AdminClient, request: &Request) -> anyhow::Result<Vec<KeyRow>> {
+fn keys(admin: &AdminClient, request: &AdminRequest) -> anyhow::Result<Vec<KeyRow>> {
     match admin.ask(request)? {
-        Response::Keys(rows) => Ok(rows),
+        AdminResponse::Keys(rows) => Ok(rows),
         _ => anyhow::bail!("the daemon answered something else"),
     }
 }
@@ -148,7 +148,7 @@ fn verify(context: &Context, choice: &KeyChoice) -> anyhow::Result<Exit> {
     let key = choice.uri()?.map(|uri| uri.to_string());
     let admin = context.admin()?;
     let waiting = progress::spinner("proving all replicas");
-    let rows = keys(&admin, &Request::KeyVerify { key });
+    let rows = keys(&admin, &AdminRequest::KeyVerify { key });
     waiting.finish_and_clear();
     let rows = rows?;
     show(context, &rows)?;
@@ -177,14 +177,14 @@ impl Clone {
         let bar = progress::bar(whole.len() as u64, "copying");
         let (mut lines, mut failures) = (Vec::new(), Vec::new());
         for key in whole {
-            let request = Request::KeyClone {
+            let request = AdminRequest::KeyClone {
                 key: Some(key.clone()),
                 from: self.from.clone(),
                 to: self.to.clone(),
                 wrapping_key: wrapping.clone(),
             };
             match admin.ask(&request) {
-                Ok(Response::Lines(done)) => lines.extend(done),
+                Ok(AdminResponse::Lines(done)) => lines.extend(done),
                 Ok(_) => {}
                 Err(failure) => failures.push(format!("{key}: {failure}")),
             }
@@ -195,7 +195,7 @@ impl Clone {
             lines.push("every member holds every key already".into());
         }
         if !lines.is_empty() {
-            show_response(context, Response::Lines(lines))?;
+            show_response(context, AdminResponse::Lines(lines))?;
         }
         anyhow::ensure!(failures.is_empty(), "{}", failures.join("\n"));
         Ok(Exit::Done)
@@ -204,7 +204,7 @@ impl Clone {
 
 /// Keys that some member in service lacks. Their public keys and certificates are copied with them.
 fn incomplete(admin: &AdminClient) -> anyhow::Result<Vec<String>> {
-    let mut rows = keys(admin, &Request::Keys)?;
+    let mut rows = keys(admin, &AdminRequest::Keys)?;
     rows.retain(|row| {
         let class = row.object.class.as_str();
         matches!(class, "private key" | "secret key") && !row.missing.is_empty()

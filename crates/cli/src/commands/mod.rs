@@ -19,7 +19,7 @@ mod token_auth;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use hsmux_console::shell;
-use hsmux_daemon::admin::{Request, Response};
+use hsmux_daemon::admin::{AdminRequest, AdminResponse};
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -48,19 +48,19 @@ pub struct Cli {
     #[command(flatten)]
     context: Context,
     #[command(subcommand)]
-    command: Command,
+    command: HsmuxCommand,
 }
 
 #[derive(Subcommand, Debug)]
 // Only one exists, on the stack of `main`.
 #[allow(clippy::large_enum_variant)]
-enum Command {
+enum HsmuxCommand {
     /// Run the daemon
     Serve(serve::Serve),
     /// Run the daemon; fail without [broker]
-    Broker(broker::Broker),
+    Broker(broker::BrokerCommand),
     /// Run the daemon; fail without [gateway]
-    Gateway(gateway::Gateway),
+    Gateway(gateway::GatewayCommand),
     /// Run the daemon, and fail without [node]; issue certificates for hosts
     Node(node::Node),
     /// Write the configuration of a load balancer in front of several gateways
@@ -70,24 +70,24 @@ enum Command {
     #[command(subcommand)]
     TokenAuth(token_auth::TokenAuth),
     /// Show the pool, its listeners and its members
-    Status(status::Status),
+    Status(status::StatusCommand),
     /// Show errors of the set-up, and how to fix them
     Doctor(doctor::Doctor),
     /// Check, show or find the configuration
     #[command(subcommand)]
-    Config(config::Config),
+    Config(config::ConfigCommand),
     /// Manage members of the pool, and list tokens of a module
     #[command(subcommand)]
-    Token(token::Token),
+    Token(token::TokenCommand),
     /// Manage keys and certificates on the members
     #[command(subcommand)]
-    Key(key::Key),
+    Key(key::KeyCommand),
     /// Manage PINs of the members
     #[command(subcommand)]
-    Pin(pin::Pin),
+    Pin(pin::PinCommand),
     /// Set up, copy and back up SmartCard-HSMs and Nitrokey HSMs
     #[command(subcommand)]
-    Card(card::Card),
+    Card(card::CardCommand),
     /// Measure signatures, scaling, services and web servers
     #[command(after_help = "Example:\n  \
         hsmux bench sign\n\n\
@@ -108,7 +108,7 @@ enum Command {
     Stop,
     /// A service of a daemon, which starts it
     #[command(hide = true)]
-    Service(service::Service),
+    Service(service::ServiceCommand),
     /// Print the completions of a shell
     #[command(after_help = "Example:\n  hsmux completions bash > /etc/bash_completion.d/hsmux")]
     Completions(shell::Completions),
@@ -123,51 +123,54 @@ impl Cli {
         let context = &self.context;
         let serves = matches!(
             self.command,
-            Command::Serve(_) | Command::Broker(_) | Command::Gateway(_) | Command::Service(_)
-        ) || matches!(&self.command, Command::Node(node) if node.serves());
+            HsmuxCommand::Serve(_)
+                | HsmuxCommand::Broker(_)
+                | HsmuxCommand::Gateway(_)
+                | HsmuxCommand::Service(_)
+        ) || matches!(&self.command, HsmuxCommand::Node(node) if node.serves());
         if !serves {
             // Lets `hsmux ... | head` end quietly.
             sigpipe::reset();
         }
         match self.command {
-            Command::Serve(command) => command.run(context),
-            Command::Broker(command) => command.run(context),
-            Command::Gateway(command) => command.run(context),
-            Command::Node(command) => command.run(context),
-            Command::Haproxy(command) => command.run(context),
-            Command::TokenAuth(command) => command.run(context),
-            Command::Status(command) => command.run(context),
-            Command::Doctor(_) => doctor::Doctor::run(context),
-            Command::Config(command) => command.run(context),
-            Command::Token(command) => command.run(context),
-            Command::Key(command) => command.run(context),
-            Command::Pin(command) => command.run(context),
-            Command::Card(command) => command.run(context),
-            Command::Bench(_) => lab::start("bench"),
-            Command::Vcard(_) => lab::start("vcard"),
-            Command::Audit(command) => command.run(context),
-            Command::Reload => show(context, context.ask(&Request::Reload)?),
-            Command::Stop => show(context, context.ask(&Request::Stop)?),
-            Command::Service(command) => command.run(context),
-            Command::Completions(command) => command.run(context, Self::command()),
-            Command::Man(command) => command.run(context, Self::command()),
+            HsmuxCommand::Serve(command) => command.run(context),
+            HsmuxCommand::Broker(command) => command.run(context),
+            HsmuxCommand::Gateway(command) => command.run(context),
+            HsmuxCommand::Node(command) => command.run(context),
+            HsmuxCommand::Haproxy(command) => command.run(context),
+            HsmuxCommand::TokenAuth(command) => command.run(context),
+            HsmuxCommand::Status(command) => command.run(context),
+            HsmuxCommand::Doctor(_) => doctor::Doctor::run(context),
+            HsmuxCommand::Config(command) => command.run(context),
+            HsmuxCommand::Token(command) => command.run(context),
+            HsmuxCommand::Key(command) => command.run(context),
+            HsmuxCommand::Pin(command) => command.run(context),
+            HsmuxCommand::Card(command) => command.run(context),
+            HsmuxCommand::Bench(_) => lab::start("bench"),
+            HsmuxCommand::Vcard(_) => lab::start("vcard"),
+            HsmuxCommand::Audit(command) => command.run(context),
+            HsmuxCommand::Reload => show(context, context.ask(&AdminRequest::Reload)?),
+            HsmuxCommand::Stop => show(context, context.ask(&AdminRequest::Stop)?),
+            HsmuxCommand::Service(command) => command.run(context),
+            HsmuxCommand::Completions(command) => command.run(context, Self::command()),
+            HsmuxCommand::Man(command) => command.run(context, Self::command()),
         }
     }
 }
 
 /// Prints an answer without a table of its own.
-fn show(context: &Context, response: Response) -> anyhow::Result<Exit> {
+fn show(context: &Context, response: AdminResponse) -> anyhow::Result<Exit> {
     match response {
-        Response::Keys(rows) => return key::show(context, &rows),
-        Response::Pins(rows) => return pin::show(context, &rows),
-        Response::Status(status) => status::show(context, &status)?,
-        Response::Done if context.json => println!("{{}}"),
-        Response::Done => {}
-        Response::Lines(lines) if context.json => crate::output::json(&lines)?,
-        Response::Lines(lines) if lines.is_empty() => println!("nothing has changed"),
-        Response::Lines(lines) => lines.iter().for_each(|line| println!("{line}")),
-        Response::Text(text) => crate::output::document(&text, context.json)?,
-        Response::Failed(failure) => return Err(failure.into()),
+        AdminResponse::Keys(rows) => return key::show(context, &rows),
+        AdminResponse::Pins(rows) => return pin::show(context, &rows),
+        AdminResponse::Status(status) => status::show(context, &status)?,
+        AdminResponse::Done if context.json => println!("{{}}"),
+        AdminResponse::Done => {}
+        AdminResponse::Lines(lines) if context.json => crate::output::json(&lines)?,
+        AdminResponse::Lines(lines) if lines.is_empty() => println!("nothing has changed"),
+        AdminResponse::Lines(lines) => lines.iter().for_each(|line| println!("{line}")),
+        AdminResponse::Text(text) => crate::output::document(&text, context.json)?,
+        AdminResponse::Failed(failure) => return Err(failure.into()),
     }
     Ok(Exit::Done)
 }

@@ -1,7 +1,7 @@
 //! `hsmux pin`.
 
 use clap::Subcommand;
-use hsmux_daemon::admin::{PinRow, Request, list_pins, release_pin};
+use hsmux_daemon::admin::{AdminRequest, PinRow, list_pins, release_pin};
 
 use super::show as show_response;
 use crate::context::Context;
@@ -10,7 +10,7 @@ use crate::{output, progress};
 
 /// Commands for the members' PINs.
 #[derive(Subcommand, Debug)]
-pub enum Pin {
+pub enum PinCommand {
     /// Show the records of PINs: which are correct, and which are held
     #[command(after_help = "Example:\n  hsmux pin list")]
     List,
@@ -34,7 +34,7 @@ pub enum Pin {
     },
 }
 
-impl Pin {
+impl PinCommand {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let running = context.is_served()?;
         let request = match self {
@@ -43,9 +43,9 @@ impl Pin {
             Self::Release { member } if !running => {
                 return show(context, &release_pin(&context.load()?, &member)?);
             }
-            Self::List => Request::PinList,
-            Self::Release { member } => Request::PinRelease { token: member },
-            Self::Rotate { members } => Request::PinRotate { tokens: members },
+            Self::List => AdminRequest::PinList,
+            Self::Release { member } => AdminRequest::PinRelease { token: member },
+            Self::Rotate { members } => AdminRequest::PinRotate { tokens: members },
         };
         let waiting = progress::spinner("working on the members");
         let answer = context.ask(&request);

@@ -12,29 +12,29 @@ use crate::exit::Exit;
 
 /// Options of `hsmux service`.
 #[derive(Args, Debug)]
-pub struct Service {
+pub struct ServiceCommand {
     #[command(flatten)]
     serve: Serve,
 
     /// The service
-    name: Name,
+    name: ServiceName,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Name {
+enum ServiceName {
     Gateway,
     Node,
 }
 
-impl Service {
+impl ServiceCommand {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         // It reads the private key of its certificate.
         keep_secrets();
         self.serve.start_log()?;
         let link = take_stdin()?;
         match self.name {
-            Name::Gateway => run::<Gateway>(link, context.file())?,
-            Name::Node => run::<NodeService>(link, context.file())?,
+            ServiceName::Gateway => run::<Gateway>(link, context.file())?,
+            ServiceName::Node => run::<NodeService>(link, context.file())?,
         }
         Ok(Exit::Done)
     }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use hsmux_audit::OnFailure;
-use hsmux_daemon::admin::{DaemonStatus, MemberStatus, Request, Response};
+use hsmux_daemon::admin::{AdminRequest, AdminResponse, DaemonStatus, MemberStatus};
 use hsmux_daemon::{ServiceState, ServiceStatus};
 use hsmux_pool::DebtStatus;
 
@@ -18,15 +18,15 @@ use crate::output;
     hsmux status --check\n\n\
     With --check, exit code 3 if a member or a service does not serve, if changes of a member's objects are\n\
     outstanding, or if the audit trail cannot be written.")]
-pub struct Status {
+pub struct StatusCommand {
     /// Exit with code 3 if the pool is degraded
     #[arg(long)]
     check: bool,
 }
 
-impl Status {
+impl StatusCommand {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let Response::Status(mut status) = context.ask(&Request::Status)? else {
+        let AdminResponse::Status(mut status) = context.ask(&AdminRequest::Status)? else {
             anyhow::bail!("the daemon answered something else");
         };
         status.config_error = mistakes(context).or(status.config_error);

@@ -5,7 +5,7 @@ mod init;
 mod slots;
 
 use clap::{Args, Subcommand};
-use hsmux_daemon::admin::{DaemonStatus, Failure, Request, Response};
+use hsmux_daemon::admin::{AdminFailure, AdminRequest, AdminResponse, DaemonStatus};
 use hsmux_daemon::members_file;
 use hsmux_token::Uri;
 use std::path::PathBuf;
@@ -19,14 +19,14 @@ use crate::output;
 
 /// Commands for members and tokens.
 #[derive(Subcommand, Debug)]
-pub enum Token {
+pub enum TokenCommand {
     /// List the members, or the tokens of a module
     #[command(after_help = "Examples:\n  \
         hsmux token list\n  \
         hsmux token list --module /usr/lib/softhsm/libsofthsm2.so")]
     List(slots::List),
     /// Initialise a token, which erases it
-    Init(init::Init),
+    Init(init::TokenInit),
     /// Show a member in detail
     #[command(after_help = "Example:\n  hsmux token status hsm1")]
     Status {
@@ -93,7 +93,7 @@ pub struct Add {
     pin_file: Option<PathBuf>,
 }
 
-impl Token {
+impl TokenCommand {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         match self {
             Self::List(list) => list.run(context),
@@ -111,7 +111,7 @@ impl Token {
                 force,
             } => show(
                 context,
-                context.ask(&Request::TokenPark {
+                context.ask(&AdminRequest::TokenPark {
                     token: member,
                     reason,
                     force,
@@ -132,8 +132,8 @@ impl Token {
 
 fn remove(context: &Context, member: &str, forget: bool, force: bool) -> anyhow::Result<Exit> {
     let token = member.to_owned();
-    if let Err(error) = context.ask(&Request::TokenRemove { token, force }) {
-        let invalid = |failure: &Failure| failure.kind == "Invalid";
+    if let Err(error) = context.ask(&AdminRequest::TokenRemove { token, force }) {
+        let invalid = |failure: &AdminFailure| failure.kind == "Invalid";
         let is_known = || -> anyhow::Result<bool> {
             let members = ask_status(context)?.members;
             Ok(members.iter().any(|known| known.name == member))
@@ -154,7 +154,7 @@ fn remove(context: &Context, member: &str, forget: bool, force: bool) -> anyhow:
              hsmux token remove {member} --forget takes it out of there, too"
         )
     };
-    show(context, Response::Lines(vec![line]))
+    show(context, AdminResponse::Lines(vec![line]))
 }
 
 /// Resumes all of them, even if one fails.
@@ -163,14 +163,14 @@ fn resume(context: &Context, members: Vec<String>) -> anyhow::Result<Exit> {
     let mut lines = Vec::new();
     let mut failures = Vec::new();
     for token in members {
-        match admin.ask(&Request::TokenResume { token }) {
-            Ok(Response::Lines(said)) => lines.extend(said),
+        match admin.ask(&AdminRequest::TokenResume { token }) {
+            Ok(AdminResponse::Lines(said)) => lines.extend(said),
             Ok(_) => {}
             Err(failure) => failures.push(failure.to_string()),
         }
     }
     if failures.is_empty() || !lines.is_empty() {
-        show(context, Response::Lines(lines))?;
+        show(context, AdminResponse::Lines(lines))?;
     }
     anyhow::ensure!(failures.is_empty(), failures.join("\n"));
     Ok(Exit::Done)
@@ -179,7 +179,7 @@ fn resume(context: &Context, members: Vec<String>) -> anyhow::Result<Exit> {
 impl Add {
     fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let name = self.member.clone();
-        let serve = || context.ask(&Request::TokenAdd { token: name });
+        let serve = || context.ask(&AdminRequest::TokenAdd { token: name });
         let answer = match (self.module, self.uri) {
             (Some(module), Some(uri)) => {
                 let member = members_file::NewMember {
@@ -197,8 +197,8 @@ impl Add {
 }
 
 fn ask_status(context: &Context) -> anyhow::Result<Box<DaemonStatus>> {
-    match context.ask(&Request::Status)? {
-        Response::Status(status) => Ok(status),
+    match context.ask(&AdminRequest::Status)? {
+        AdminResponse::Status(status) => Ok(status),
         _ => anyhow::bail!("the daemon answered something else"),
     }
 }

@@ -6,25 +6,28 @@ use std::time::{Duration, Instant};
 use hsmux_pool::{Pool, SeatState};
 use hsmux_token::{Error, Kind, Result as Outcome};
 
-use super::{Failure, Request, Response, certificate, find, keys, pins, status};
+use super::{AdminFailure, AdminRequest, AdminResponse, certificate, find, keys, pins, status};
 use crate::daemon::Running;
 
 /// Making an RSA key on a slow card takes minutes.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
 /// Carries out a request; blocks.
-pub fn carry_out(running: &Arc<Running>, request: &Request) -> Result<Response, Failure> {
+pub fn carry_out(
+    running: &Arc<Running>,
+    request: &AdminRequest,
+) -> Result<AdminResponse, AdminFailure> {
     let pool = &running.shared.pool;
     let deadline = Instant::now() + PATIENCE;
     Ok(match request {
-        Request::Status => Response::Status(Box::new(running.status())),
-        Request::Keys => Response::Keys(keys::rows(pool)),
-        Request::TokenAdd { token } => Response::Lines(vec![running.add(token)?]),
-        Request::TokenRemove { token, force } => {
+        AdminRequest::Status => AdminResponse::Status(Box::new(running.status())),
+        AdminRequest::Keys => AdminResponse::Keys(keys::rows(pool)),
+        AdminRequest::TokenAdd { token } => AdminResponse::Lines(vec![running.add(token)?]),
+        AdminRequest::TokenRemove { token, force } => {
             spare_the_last(pool, token, *force)?;
             done(running.remove(token)?)
         }
-        Request::TokenPark {
+        AdminRequest::TokenPark {
             token,
             reason,
             force,
@@ -33,34 +36,34 @@ pub fn carry_out(running: &Arc<Running>, request: &Request) -> Result<Response, 
             pool.park(token, reason)?;
             done(running.keep_parked()?)
         }
-        Request::TokenResume { token } => {
+        AdminRequest::TokenResume { token } => {
             pool.resume(token)?;
             running.keep_parked()?;
-            Response::Lines(vec![keys::until_settled(pool, token)?])
+            AdminResponse::Lines(vec![keys::until_settled(pool, token)?])
         }
-        Request::Reload => Response::Lines(running.reload()?),
+        AdminRequest::Reload => AdminResponse::Lines(running.reload()?),
         // The service tells the main thread, once the answer is out; a command does its actions itself, and
         // the trail has their lines from the service.
-        Request::Stop | Request::LocalAction { .. } => Response::Done,
-        Request::KeyGenerate { spec, label, id } => {
+        AdminRequest::Stop | AdminRequest::LocalAction { .. } => AdminResponse::Done,
+        AdminRequest::KeyGenerate { spec, label, id } => {
             let id = id.as_deref().map(hex).transpose()?;
-            Response::Keys(keys::generate(pool, *spec, label, id, deadline)?)
+            AdminResponse::Keys(keys::generate(pool, *spec, label, id, deadline)?)
         }
-        Request::KeyFind { key } => Response::Keys(keys::find(pool, &find::uri(key)?)?),
-        Request::KeyDelete {
+        AdminRequest::KeyFind { key } => AdminResponse::Keys(keys::find(pool, &find::uri(key)?)?),
+        AdminRequest::KeyDelete {
             key,
             objects,
             broker_keys,
         } => {
             let entries = keys::shown(pool, &find::uri(key)?, objects)?;
             keys::spare_broker_keys(&entries, *broker_keys)?;
-            Response::Lines(keys::delete(pool, entries, deadline)?)
+            AdminResponse::Lines(keys::delete(pool, entries, deadline)?)
         }
-        Request::KeyVerify { key } => {
+        AdminRequest::KeyVerify { key } => {
             let which = key.as_deref().map(find::uri).transpose()?;
-            Response::Keys(keys::verify(pool, which.as_ref())?)
+            AdminResponse::Keys(keys::verify(pool, which.as_ref())?)
         }
-        Request::KeyClone {
+        AdminRequest::KeyClone {
             key,
             from,
             to,
@@ -68,7 +71,7 @@ pub fn carry_out(running: &Arc<Running>, request: &Request) -> Result<Response, 
         } => {
             let which = key.as_deref().map(find::uri).transpose()?;
             let wrapping = wrapping_key.as_deref().map(find::uri).transpose()?;
-            Response::Lines(keys::clone(
+            AdminResponse::Lines(keys::clone(
                 running,
                 which.as_ref(),
                 from.as_deref(),
@@ -76,15 +79,15 @@ pub fn carry_out(running: &Arc<Running>, request: &Request) -> Result<Response, 
                 wrapping.as_ref(),
             )?)
         }
-        Request::KeyCsr {
+        AdminRequest::KeyCsr {
             key,
             subject,
             names,
         } => {
             let key = find::uri(key)?;
-            Response::Text(certificate::request(pool, &key, subject, names, deadline)?)
+            AdminResponse::Text(certificate::request(pool, &key, subject, names, deadline)?)
         }
-        Request::CertImport { der, label, id } => {
+        AdminRequest::CertImport { der, label, id } => {
             let id = id.as_deref().map(hex).transpose()?;
             let catalogue = pool.catalogue();
             let (create, note) = certificate::import(&catalogue, hex(der)?, label.clone(), id)?;
@@ -92,18 +95,18 @@ pub fn carry_out(running: &Arc<Running>, request: &Request) -> Result<Response, 
             if let Some(row) = rows.first_mut() {
                 row.notes.extend(note);
             }
-            Response::Keys(rows)
+            AdminResponse::Keys(rows)
         }
-        Request::PinList => Response::Pins(pins::list(&running.config())?),
-        Request::PinRelease { token } => {
+        AdminRequest::PinList => AdminResponse::Pins(pins::list(&running.config())?),
+        AdminRequest::PinRelease { token } => {
             let config = running.config();
             let released = pins::release(&config, token)?;
             if config.member(token).is_some() {
                 pool.resume(token)?;
             }
-            Response::Pins(released)
+            AdminResponse::Pins(released)
         }
-        Request::PinRotate { tokens } => Response::Lines(pins::rotate(running, tokens)?),
+        AdminRequest::PinRotate { tokens } => AdminResponse::Lines(pins::rotate(running, tokens)?),
     })
 }
 
@@ -126,8 +129,8 @@ fn spare_the_last(pool: &Pool, member: &str, force: bool) -> Outcome<()> {
     Err(Error::request(Kind::Forbidden, message))
 }
 
-fn done((): ()) -> Response {
-    Response::Done
+fn done((): ()) -> AdminResponse {
+    AdminResponse::Done
 }
 
 fn hex(text: &str) -> Outcome<Vec<u8>> {

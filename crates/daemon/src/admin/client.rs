@@ -7,7 +7,7 @@ use hsmux_config::Config;
 use hsmux_token::{Blob, Error, Kind, Result};
 use hsmux_wire::{Answer, Call, Client, Endpoint};
 
-use super::{Failure, Request, Response};
+use super::{AdminFailure, AdminRequest, AdminResponse};
 use crate::lock::StateLock;
 
 /// Making an RSA key on a slow card takes minutes.
@@ -43,15 +43,15 @@ impl AdminClient {
     }
 
     /// Asks and waits for the answer, as long as it takes.
-    pub fn ask(&self, request: &Request) -> Result<Response, Failure> {
+    pub fn ask(&self, request: &AdminRequest) -> Result<AdminResponse, AdminFailure> {
         let asked = self.call(request)?;
         match asked {
-            Response::Failed(failure) => Err(failure),
+            AdminResponse::Failed(failure) => Err(failure),
             response => Ok(response),
         }
     }
 
-    fn call(&self, request: &Request) -> Result<Response> {
+    fn call(&self, request: &AdminRequest) -> Result<AdminResponse> {
         let odd = |e: serde_json::Error| {
             Error::request(
                 Kind::Protocol,

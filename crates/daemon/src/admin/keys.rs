@@ -10,7 +10,7 @@ use hsmux_software::{refuses_template, unchecked_kind, with_default_uses};
 use hsmux_token::{Class, Error, Kind, ObjectId, Operation, Outcome, Result, Token, Uri, ck};
 
 use super::status::why;
-use super::{Failure, KeyRow, KeySpec, find};
+use super::{AdminFailure, KeyRow, KeySpec, find};
 use crate::daemon::Running;
 
 /// All objects with their replicas, hsmux's own keys left out.
@@ -306,7 +306,7 @@ pub fn clone(
     from: Option<&str>,
     to: &[String],
     wrapping: Option<&Uri>,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<String>, AdminFailure> {
     let catalogue = running.shared.pool.catalogue();
     let objects = which
         .map(|uri| find::entries(&catalogue, uri))
@@ -337,9 +337,9 @@ pub fn clone(
     outcomes(cloned)
 }
 
-fn outcomes(cloned: Vec<ClonedObject>) -> Result<Vec<String>, Failure> {
+fn outcomes(cloned: Vec<ClonedObject>) -> Result<Vec<String>, AdminFailure> {
     let mut lines = Vec::new();
-    let mut failed: Option<Failure> = None;
+    let mut failed: Option<AdminFailure> = None;
     for ClonedObject {
         target,
         object,
@@ -352,7 +352,7 @@ fn outcomes(cloned: Vec<ClonedObject>) -> Result<Vec<String>, Failure> {
             CloneOutcome::Copied => lines.push(format!("{what}: copied")),
             CloneOutcome::There => lines.push(format!("{what}: there already, proved")),
             CloneOutcome::Failed(error) => {
-                let failure = failed.get_or_insert_with(|| Failure::from(error.clone()));
+                let failure = failed.get_or_insert_with(|| AdminFailure::from(error.clone()));
                 failure.details.insert(what, error.to_string());
             }
         }

@@ -27,15 +27,15 @@ pub use recorder::Recorder;
 pub use service::AdminService;
 pub use status::{DaemonStatus, KeyRow, ListenerStatus, MemberStatus, PinRow};
 
-/// What an administrator asks. Keys are named by PKCS#11 URIs (RFC 7512), members by their names.
+/// A request of an administrator. Keys are named by PKCS#11 URIs (RFC 7512), members by their names.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "act", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Request {
-    /// How the daemon and its members are; answered by [`Response::Status`].
+pub enum AdminRequest {
+    /// How the daemon and its members are; answered by [`AdminResponse::Status`].
     Status,
-    /// All keys, certificates and data objects with their replicas; answered by [`Response::Keys`].
+    /// All keys, certificates and data objects with their replicas; answered by [`AdminResponse::Keys`].
     Keys,
-    /// Puts a member of the configuration file into service; answered by [`Response::Lines`]. One that does not
+    /// Puts a member of the configuration file into service; answered by [`AdminResponse::Lines`]. One that does not
     /// come into service is an error, and not added.
     TokenAdd {
         /// Its name.
@@ -64,11 +64,11 @@ pub enum Request {
         /// Its name.
         token: String,
     },
-    /// Reads the configuration again; answered by [`Response::Lines`]: what has changed.
+    /// Reads the configuration again; answered by [`AdminResponse::Lines`]: what has changed.
     Reload,
     /// Ends the daemon when what runs is done.
     Stop,
-    /// Makes a key on the members; answered by [`Response::Keys`].
+    /// Makes a key on the members; answered by [`AdminResponse::Keys`].
     KeyGenerate {
         /// `rsa:2048`, `ec:p256`, `ed25519`, `aes:256`, `generic:256`.
         spec: KeySpec,
@@ -77,27 +77,27 @@ pub enum Request {
         /// CKA_ID in hexadecimal; without it a random one.
         id: Option<String>,
     },
-    /// The objects that match; answered by [`Response::Keys`].
+    /// The objects that match; answered by [`AdminResponse::Keys`].
     KeyFind {
         /// Which.
         key: String,
     },
-    /// Deletes objects from all members; answered by [`Response::Lines`].
+    /// Deletes objects from all members; answered by [`AdminResponse::Lines`].
     KeyDelete {
         /// A URI that matches them.
         key: String,
-        /// Class and name of each, as [`Request::KeyFind`] lists them. If others match by now, nothing is deleted.
+        /// Class and name of each, as [`AdminRequest::KeyFind`] lists them. If others match by now, nothing is deleted.
         objects: BTreeSet<(String, String)>,
         /// True if keys of the broker may be among them.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         broker_keys: bool,
     },
-    /// Proves all replicas anew; answered by [`Response::Keys`].
+    /// Proves all replicas anew; answered by [`AdminResponse::Keys`].
     KeyVerify {
         /// Which keys are answered; all without it.
         key: Option<String>,
     },
-    /// Copies a key to members that do not hold it; answered by [`Response::Lines`].
+    /// Copies a key to members that do not hold it; answered by [`AdminResponse::Lines`].
     KeyClone {
         /// Which; all that can be copied without it.
         key: Option<String>,
@@ -110,7 +110,7 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         wrapping_key: Option<String>,
     },
-    /// Makes a certification request (PKCS#10) with a key; answered by [`Response::Text`], in PEM.
+    /// Makes a certification request (PKCS#10) with a key; answered by [`AdminResponse::Text`], in PEM.
     KeyCsr {
         /// The private key.
         key: String,
@@ -119,7 +119,7 @@ pub enum Request {
         /// DNS names, addresses and so on for subjectAltName.
         names: Vec<String>,
     },
-    /// Writes a certificate to all members; answered by [`Response::Keys`].
+    /// Writes a certificate to all members; answered by [`AdminResponse::Keys`].
     CertImport {
         /// Its DER, in hexadecimal.
         der: String,
@@ -128,15 +128,15 @@ pub enum Request {
         /// CKA_ID in hexadecimal; without it that of its key.
         id: Option<String>,
     },
-    /// What is on record about PINs; answered by [`Response::Pins`].
+    /// What is on record about PINs; answered by [`AdminResponse::Pins`].
     PinList,
-    /// Lets a held PIN be tried once more; answered by [`Response::Pins`].
+    /// Lets a held PIN be tried once more; answered by [`AdminResponse::Pins`].
     PinRelease {
         /// The member.
         token: String,
     },
     /// Gives members new PINs, one after the other; repeated after an interruption it goes on where
-    /// it stopped, and leaves those as they are that have their new one. Answered by [`Response::Lines`].
+    /// it stopped, and leaves those as they are that have their new one. Answered by [`AdminResponse::Lines`].
     PinRotate {
         /// The members; all without it.
         tokens: Vec<String>,
@@ -163,7 +163,7 @@ pub enum Announced {
     Always,
 }
 
-impl Request {
+impl AdminRequest {
     /// True if it changes anything. The audit trail then has a line of how it ended.
     pub fn acts(&self) -> bool {
         match self {
@@ -196,13 +196,13 @@ impl Request {
     }
 }
 
-/// What is answered.
+/// The answer to an administrator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", content = "content", rename_all = "kebab-case")]
-pub enum Response {
+pub enum AdminResponse {
     /// Done; there is nothing to say.
     Done,
-    /// See [`Request::Status`].
+    /// See [`AdminRequest::Status`].
     Status(Box<DaemonStatus>),
     /// Objects with their replicas.
     Keys(Vec<KeyRow>),
@@ -213,12 +213,12 @@ pub enum Response {
     /// A text in PEM.
     Text(String),
     /// It failed.
-    Failed(Failure),
+    Failed(AdminFailure),
 }
 
-/// Why an act failed.
+/// The reason why a request failed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Failure {
+pub struct AdminFailure {
     /// What, where, and what to do.
     pub message: String,
     /// The kind of error, as the code names it (`Forbidden`, `NoReplica`).
@@ -228,7 +228,7 @@ pub struct Failure {
     pub details: BTreeMap<String, String>,
 }
 
-impl From<Error> for Failure {
+impl From<Error> for AdminFailure {
     fn from(error: Error) -> Self {
         Self {
             message: error.to_string(),
@@ -238,7 +238,7 @@ impl From<Error> for Failure {
     }
 }
 
-impl std::fmt::Display for Failure {
+impl std::fmt::Display for AdminFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.message)?;
         self.details
@@ -247,4 +247,4 @@ impl std::fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for AdminFailure {}

@@ -7,7 +7,7 @@ use hsmux_module::pin;
 use hsmux_replicate::pin_rotate::{self, PinChanger, PinHolder, RotationResult};
 use hsmux_token::{Error, Kind, Result, Secret, Uri, UriError};
 
-use super::{Failure, PinRow, Request, pin_change_process, recorder};
+use super::{AdminFailure, AdminRequest, PinRow, pin_change_process, recorder};
 use crate::daemon::Running;
 use crate::members::worker;
 use crate::settings::pin_source;
@@ -26,7 +26,7 @@ pub fn list(config: &Config) -> Result<Vec<PinRow>> {
 
 /// [`release`] where no daemon runs: the trail gets its line all the same.
 pub fn release_offline(config: &Config, token: &str) -> Result<Vec<PinRow>> {
-    let request = Request::PinRelease {
+    let request = AdminRequest::PinRelease {
         token: token.to_owned(),
     };
     recorder::without_daemon(config, &request, || release(config, token))
@@ -48,13 +48,13 @@ pub fn release(config: &Config, token: &str) -> Result<Vec<PinRow>> {
 }
 
 /// Gives members new random PINs, one after the other. The workers stay logged in meanwhile.
-pub fn rotate(running: &Running, tokens: &[String]) -> Result<Vec<String>, Failure> {
+pub fn rotate(running: &Running, tokens: &[String]) -> Result<Vec<String>, AdminFailure> {
     let config = running.config();
     let (members, left) =
         pin_rotate::remaining(meant(&config, tokens)?, |member| member.pin.as_ref());
     let holders = members.iter().map(|member| holder(running, member));
     let holders = holders.collect::<Result<Vec<_>>>()?;
-    let changer = Vendors {
+    let changer = ModulePinChanger {
         config: &config,
         program: worker(&config)?,
     };
@@ -119,9 +119,9 @@ fn pool_pins(config: &Config, rotated: &[&Member]) -> Vec<String> {
     lines.collect()
 }
 
-fn answer(rotated: Vec<RotationResult>) -> Result<Vec<String>, Failure> {
+fn answer(rotated: Vec<RotationResult>) -> Result<Vec<String>, AdminFailure> {
     let mut lines = Vec::new();
-    let mut failed: Option<Failure> = None;
+    let mut failed: Option<AdminFailure> = None;
     for RotationResult {
         file,
         members,
@@ -132,7 +132,7 @@ fn answer(rotated: Vec<RotationResult>) -> Result<Vec<String>, Failure> {
         match result {
             Ok(()) => lines.push(format!("{members}: new PIN in {}", file.display())),
             Err(error) => {
-                let failure = failed.get_or_insert_with(|| Failure::from(error.clone()));
+                let failure = failed.get_or_insert_with(|| AdminFailure::from(error.clone()));
                 failure.details.insert(members, error.to_string());
             }
         }
@@ -187,13 +187,13 @@ fn holder(running: &Running, member: &Member) -> Result<PinHolder> {
     })
 }
 
-/// The tokens themselves.
-struct Vendors<'a> {
+/// Changes PINs through the modules of the tokens.
+struct ModulePinChanger<'a> {
     config: &'a Config,
     program: PathBuf,
 }
 
-impl PinChanger for Vendors<'_> {
+impl PinChanger for ModulePinChanger<'_> {
     fn change_pin(&self, member: &str, old: &Secret, new: &Secret) -> Result<()> {
         let member = named(self.config, member)?;
         let mut options = hsmux_worker::open_options(member, &self.config.state)?;

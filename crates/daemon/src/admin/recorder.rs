@@ -6,15 +6,15 @@ use hsmux_audit::Trail;
 use hsmux_config::Config;
 use hsmux_token::Result;
 
-use super::{AdminClient, Failure, LocalAction, Request, Stage};
+use super::{AdminClient, AdminFailure, AdminRequest, LocalAction, Stage};
 use crate::audit::{self, Who};
 use crate::lock;
 
 /// Who writes a command's lines: the daemon, or this process where none runs. It is found before the act, so
 /// that nothing is done that cannot be recorded.
-pub struct Recorder(By);
+pub struct Recorder(RecorderKind);
 
-enum By {
+enum RecorderKind {
     Daemon(AdminClient),
     Own(Trail, Who),
 }
@@ -22,25 +22,27 @@ enum By {
 impl Recorder {
     /// The daemon, which has the trail.
     pub fn daemon(admin: AdminClient) -> Self {
-        Self(By::Daemon(admin))
+        Self(RecorderKind::Daemon(admin))
     }
 
     /// This process, for no daemon runs; there may never have been one.
     pub fn own(config: &Config) -> Result<Self> {
         let (trail, who) = open(config)?;
-        Ok(Self(By::Own(trail, who)))
+        Ok(Self(RecorderKind::Own(trail, who)))
     }
 
     /// Records the progress of an action. The line is on disk when this returns. After an error an action must not
     /// begin.
-    pub fn tell(&self, action: &LocalAction, stage: Stage) -> Outcome<(), Failure> {
+    pub fn tell(&self, action: &LocalAction, stage: Stage) -> Outcome<(), AdminFailure> {
         let begins = stage == Stage::Begun;
         let action = action.clone();
-        let request = Request::LocalAction { action, stage };
+        let request = AdminRequest::LocalAction { action, stage };
         match &self.0 {
-            By::Daemon(admin) => admin.ask(&request).map(drop),
-            By::Own(trail, who) if begins => Ok(audit::announce(trail, who, &request)?),
-            By::Own(trail, who) => Ok(trail.commit(audit::ended(who, &request, &Ok(())))?),
+            RecorderKind::Daemon(admin) => admin.ask(&request).map(drop),
+            RecorderKind::Own(trail, who) if begins => Ok(audit::announce(trail, who, &request)?),
+            RecorderKind::Own(trail, who) => {
+                Ok(trail.commit(audit::ended(who, &request, &Ok(())))?)
+            }
         }
     }
 }
@@ -48,7 +50,7 @@ impl Recorder {
 /// What the daemon would do, where none runs: with the same lines.
 pub(super) fn without_daemon<T>(
     config: &Config,
-    request: &Request,
+    request: &AdminRequest,
     act: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
     let (trail, who) = open(config)?;

@@ -5,9 +5,9 @@ use std::sync::{Arc, Weak};
 use hsmux_token::{Blob, Error, Kind, Result};
 use hsmux_wire::{Answer, Answerer, Call, Conversation, Hello, Peer, Reply, Service};
 
-use super::{Failure, Request, Response, act};
+use super::{AdminFailure, AdminRequest, AdminResponse, act};
 use crate::audit::{self, Who};
-use crate::daemon::{Event, Running};
+use crate::daemon::{ControlEvent, Running};
 use crate::settings::is_own;
 
 /// The listener. Refers to the daemon weakly, because the daemon owns it.
@@ -53,7 +53,7 @@ impl Conversation for AdminConnection {
             Err(e) => {
                 let message = format!("not a request of administration: {e}");
                 let error = Error::request(Kind::Protocol, message);
-                return send(answer, &Response::Failed(error.into()));
+                return send(answer, &AdminResponse::Failed(error.into()));
             }
         };
         let (running, who) = (Weak::clone(&self.running), self.who.clone());
@@ -62,8 +62,8 @@ impl Conversation for AdminConnection {
             .name("hsmux-admin".into())
             .spawn(move || {
                 send(answer, &carry_out(&running, &who, &request));
-                if let (Request::Stop, Some(running)) = (request, running.upgrade()) {
-                    running.tell(Event::Stop);
+                if let (AdminRequest::Stop, Some(running)) = (request, running.upgrade()) {
+                    running.tell(ControlEvent::Stop);
                 }
             });
         if let Err(error) = spawned {
@@ -72,15 +72,15 @@ impl Conversation for AdminConnection {
     }
 }
 
-fn carry_out(running: &Weak<Running>, who: &Who, request: &Request) -> Response {
+fn carry_out(running: &Weak<Running>, who: &Who, request: &AdminRequest) -> AdminResponse {
     let Some(running) = running.upgrade() else {
-        return Response::Failed(stopping().into());
+        return AdminResponse::Failed(stopping().into());
     };
     let trail = &running.shared.audit;
     let act = serde_json::to_string(request).unwrap_or_default();
     if let Err(error) = audit::announce(trail, who, request) {
         tracing::warn!(uid = who.uid, pid = who.pid, act, why = %error, "administration");
-        return Response::Failed(error.into());
+        return AdminResponse::Failed(error.into());
     }
     let result = act::carry_out(&running, request);
     if request.acts() {
@@ -93,10 +93,10 @@ fn carry_out(running: &Weak<Running>, who: &Who, request: &Request) -> Response 
             tracing::error!(%error, act, "an administrative act is not on the audit trail");
         }
     }
-    result.unwrap_or_else(Response::Failed)
+    result.unwrap_or_else(AdminResponse::Failed)
 }
 
-fn send(answer: Answerer, response: &Response) {
+fn send(answer: Answerer, response: &AdminResponse) {
     let json = serde_json::to_vec(response).unwrap_or_default();
     answer.send(&Reply::new(0, Answer::Admin(Blob::from(json))));
 }
@@ -105,8 +105,8 @@ fn stopping() -> Error {
     Error::pool(Kind::NoReplica, "the daemon is stopping")
 }
 
-impl From<Failure> for Response {
-    fn from(failure: Failure) -> Self {
+impl From<AdminFailure> for AdminResponse {
+    fn from(failure: AdminFailure) -> Self {
         Self::Failed(failure)
     }
 }

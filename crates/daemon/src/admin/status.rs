@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use hsmux_module::pin::{Outcome, Record};
 use hsmux_pool::{
-    HIDDEN_LABEL, ObjectStatus, Pool, ReplicaStatus, SeatState, SeatStatus, Status, TokenStatus,
+    HIDDEN_LABEL, ObjectStatus, Pool, PoolStatus, ReplicaStatus, SeatState, SeatStatus, TokenStatus,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::peers::{PeerStatus, Refusal};
+use crate::peers::{HostRefusal, PeerStatus};
 use crate::services::ServiceStatus;
 
 /// The daemon, its listeners and its members.
@@ -31,7 +31,7 @@ pub struct DaemonStatus {
     pub peers: Vec<PeerStatus>,
     /// Connections of other hosts that were refused, the last few.
     #[serde(default)]
-    pub refused: Vec<Refusal>,
+    pub refused: Vec<HostRefusal>,
     /// Services that are processes of their own.
     #[serde(default)]
     pub services: Vec<ServiceStatus>,
@@ -40,7 +40,7 @@ pub struct DaemonStatus {
     /// The audit trail.
     pub audit: hsmux_audit::TrailStatus,
     /// The pool in detail.
-    pub pool: Status,
+    pub pool: PoolStatus,
 }
 
 /// A listener.
@@ -157,7 +157,7 @@ impl PinRow {
 }
 
 /// The members of a pool, in the order of its seats.
-pub fn members(pool: &Pool, status: &Status) -> Vec<MemberStatus> {
+pub fn members(pool: &Pool, status: &PoolStatus) -> Vec<MemberStatus> {
     let mut members: Vec<MemberStatus> = Vec::new();
     for seat in &status.seats {
         let at = members.iter().position(|member| member.name == seat.member);
@@ -175,7 +175,7 @@ pub fn members(pool: &Pool, status: &Status) -> Vec<MemberStatus> {
 }
 
 /// A worker that was slow once, and has done nothing since, must not speak for the others.
-fn latency(status: &Status, member: &str) -> u64 {
+fn latency(status: &PoolStatus, member: &str) -> u64 {
     let measured = |seat: &&SeatStatus| seat.member == member && seat.latency_us > 0;
     let seats = || status.seats.iter().filter(measured);
     let sum: u128 = seats()
@@ -233,7 +233,7 @@ impl MemberStatus {
     }
 
     /// A member that serves says which of its keys do not. hsmux's own never do.
-    fn note_unproved(&mut self, status: &Status) {
+    fn note_unproved(&mut self, status: &PoolStatus) {
         let shown = |object: &&ObjectStatus| !object.label.starts_with(HIDDEN_LABEL);
         let mut first = None;
         for object in status.objects.iter().filter(shown) {

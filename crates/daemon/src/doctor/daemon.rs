@@ -9,7 +9,7 @@ use hsmux_pool::{DebtStatus, ObjectStatus};
 use hsmux_token::{Error, Kind, Result};
 
 use super::{Finding, Level, shown};
-use crate::admin::{AdminClient, KeyRow, MemberStatus, Request, Response};
+use crate::admin::{AdminClient, AdminRequest, AdminResponse, KeyRow, MemberStatus};
 use crate::lock::StateLock;
 use crate::services::{ServiceState, ServiceStatus};
 
@@ -33,7 +33,7 @@ pub fn examine(config: &Config) -> Vec<Finding> {
             None
         }
     };
-    let Some(Response::Status(status)) = ask(Request::Status) else {
+    let Some(AdminResponse::Status(status)) = ask(AdminRequest::Status) else {
         let advice = "look into its log";
         let silent = Finding::new(Level::Error, "daemon", "it does not answer", advice);
         return vec![silent];
@@ -53,7 +53,7 @@ pub fn examine(config: &Config) -> Vec<Finding> {
         let problem = format!("it was refused: {}", refused.problem);
         Finding::new(Level::Note, about, problem, &refused.advice)
     }));
-    if let Some(Response::Keys(keys)) = ask(Request::Keys) {
+    if let Some(AdminResponse::Keys(keys)) = ask(AdminRequest::Keys) {
         let own = status.members.iter().filter(|member| !member.remote);
         let own: Vec<_> = own.map(|member| member.name.as_str()).collect();
         findings.extend(keys.iter().flat_map(|key| of_key(key, &own)));

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use hsmux_config::{Config, Isolation, Member};
 use hsmux_token::{TokenFlags, TokenInfo};
 
-use super::{Finding, Found, Level, Probe, opensc, shown};
+use super::{Finding, FoundToken, Level, Probe, opensc, shown};
 use crate::members::worker;
 
 pub fn examine(config: &Config, probe: &Probe<'_>) -> Vec<Finding> {
@@ -69,7 +69,7 @@ fn in_the_daemon(config: &Config, member: &Member) -> Option<Finding> {
     Some(Finding::new(Level::Note, &member.name, problem, advice))
 }
 
-fn token(member: &Member, found: &[Found]) -> Vec<Finding> {
+fn token(member: &Member, found: &[FoundToken]) -> Vec<Finding> {
     let name = &member.name;
     let mut fitting = found
         .iter()

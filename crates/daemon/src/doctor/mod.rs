@@ -40,7 +40,7 @@ pub struct Finding {
 
 /// A token that a module shows, and in which slot.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct FoundToken {
     /// The slot.
     pub slot: u64,
     /// The token.
@@ -49,7 +49,7 @@ pub struct Found {
 
 /// Lists the tokens of a module with some environment variables; somewhere where a module that
 /// crashes takes nothing along.
-pub type Probe<'a> = dyn Fn(&Path, &[(String, String)]) -> Result<Vec<Found>, String> + 'a;
+pub type Probe<'a> = dyn Fn(&Path, &[(String, String)]) -> Result<Vec<FoundToken>, String> + 'a;
 
 /// Looks at everything. No PIN is shown to any token.
 pub fn examine(file: &Path, probe: &Probe<'_>) -> Vec<Finding> {

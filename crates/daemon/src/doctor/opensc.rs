@@ -3,21 +3,21 @@
 use hsmux_config::{Config, Member};
 use hsmux_token::TokenFlags;
 
-use super::{Finding, Found, Level};
+use super::{Finding, FoundToken, Level};
 
 /// As many cards OpenSC shows unless `max_virtual_slots` says otherwise: 16 slots, four for each reader.
 const SHOWN: usize = 4;
 
 /// Each worker is to see its own card, and no other: one of several members needs a configuration of
 /// its own for that.
-pub fn examine(config: &Config, member: &Member, found: &[Found]) -> Option<Finding> {
+pub fn examine(config: &Config, member: &Member, found: &[FoundToken]) -> Option<Finding> {
     let several = config.tokens.iter().filter(|m| is_opensc(m)).count() > 1;
     if !several || !is_opensc(member) {
         return None;
     }
-    let is_card = |found: &&Found| found.token.flags.contains(TokenFlags::TOKEN_INITIALIZED);
+    let is_card = |found: &&FoundToken| found.token.flags.contains(TokenFlags::TOKEN_INITIALIZED);
     let cards: Vec<_> = found.iter().filter(is_card).collect();
-    let own = |found: &Found| member.uri.matches_token(&found.token, Some(found.slot));
+    let own = |found: &FoundToken| member.uri.matches_token(&found.token, Some(found.slot));
     let problem = match (cards.iter().any(|found| own(found)), cards.len()) {
         (true, 0 | 1) => return None,
         (true, seen) => format!(

@@ -6,7 +6,7 @@
 
 mod process;
 mod restarts;
-mod supervised;
+mod supervisor;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::daemon::Running;
-use supervised::Supervised;
+use supervisor::ServiceSupervisor;
 
 /// What the services are called.
 const GATEWAY: &str = "gateway";
@@ -66,14 +66,14 @@ pub enum ServiceState {
 
 /// All services of a daemon.
 #[derive(Default)]
-pub struct Services(Mutex<Vec<Supervised>>);
+pub struct Services(Mutex<Vec<ServiceSupervisor>>);
 
 impl Services {
     /// Starts those that the configuration names, and waits until each of them serves. An error is that of the first one
     /// that cannot.
     pub fn start(&self, running: &Arc<Running>, program: &ServiceProgram) -> Result<()> {
         for name in named(&running.config()) {
-            let service = Supervised::start(name, running, program)?;
+            let service = ServiceSupervisor::start(name, running, program)?;
             self.0.lock().push(service);
         }
         Ok(())
@@ -109,13 +109,17 @@ impl Services {
     /// Ends them all.
     pub fn end(&self) {
         let all = std::mem::take(&mut *self.0.lock());
-        all.iter().for_each(Supervised::begin_end);
+        all.iter().for_each(ServiceSupervisor::begin_end);
         drop(all);
     }
 
     /// How they are.
     pub(crate) fn status(&self) -> Vec<ServiceStatus> {
-        self.0.lock().iter().map(Supervised::status).collect()
+        self.0
+            .lock()
+            .iter()
+            .map(ServiceSupervisor::status)
+            .collect()
     }
 }
 

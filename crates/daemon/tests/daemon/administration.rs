@@ -5,7 +5,7 @@ use std::fs;
 use std::thread;
 
 use hsmux_daemon::Daemon;
-use hsmux_daemon::admin::{AdminClient, KeyRow, Request, Response};
+use hsmux_daemon::admin::{AdminClient, AdminRequest, AdminResponse, KeyRow};
 use hsmux_token::{Kind, Operation, TokenFlags};
 use hsmux_wire::{Answer, Call};
 use rustix::process::{Signal, getpid, kill_process};
@@ -24,7 +24,7 @@ fn members_are_parked_and_resumed_and_the_trail_says_so() {
 
     let token = "fake".to_owned();
     let reason = "new firmware".to_owned();
-    let park = |force| Request::TokenPark {
+    let park = |force| AdminRequest::TokenPark {
         token: token.clone(),
         reason: reason.clone(),
         force,
@@ -37,7 +37,7 @@ fn members_are_parked_and_resumed_and_the_trail_says_so() {
     let member = &rig.status().members[0];
     assert_eq!(member.state, "parked");
     assert_eq!(member.reason.as_deref(), Some("new firmware"));
-    rig.ask(&Request::TokenResume { token });
+    rig.ask(&AdminRequest::TokenResume { token });
     assert_eq!(rig.status().members[0].state, "serving");
 
     let lines = rig.trail();
@@ -66,7 +66,7 @@ fn what_fails_is_answered_and_on_the_trail() {
     let reason = String::new();
     let token = "nobody".to_owned();
     let failure = admin
-        .ask(&Request::TokenPark {
+        .ask(&AdminRequest::TokenPark {
             token,
             reason,
             force: false,
@@ -79,7 +79,7 @@ fn what_fails_is_answered_and_on_the_trail() {
     let key = "pkcs11:object=absent".to_owned();
     let objects = BTreeSet::new();
     let broker_keys = false;
-    let delete = Request::KeyDelete {
+    let delete = AdminRequest::KeyDelete {
         key,
         objects,
         broker_keys,
@@ -92,7 +92,7 @@ fn what_fails_is_answered_and_on_the_trail() {
 fn nothing_is_deleted_that_was_not_listed() {
     let rig = Rig::start("");
     let key = "pkcs11:type=public".to_owned();
-    let Response::Keys(rows) = rig.ask(&Request::KeyFind { key: key.clone() }) else {
+    let AdminResponse::Keys(rows) = rig.ask(&AdminRequest::KeyFind { key: key.clone() }) else {
         panic!("no keys");
     };
     let listed = |row: &KeyRow| (row.object.class.clone(), row.object.name.clone());
@@ -102,7 +102,7 @@ fn nothing_is_deleted_that_was_not_listed() {
     let admin = AdminClient::connect(&rig.path("hsmux-admin.sock")).unwrap();
     let delete_if = |objects: &BTreeSet<_>, broker_keys| {
         let (key, objects) = (key.clone(), objects.clone());
-        admin.ask(&Request::KeyDelete {
+        admin.ask(&AdminRequest::KeyDelete {
             key,
             objects,
             broker_keys,
@@ -141,7 +141,7 @@ fn a_reload_takes_effect_on_those_who_are_connected() {
     assert_eq!(program.sees().len(), 4);
 
     rig.configure("keys = [\"pkcs11:object=web\"]\n[[listener]]\nsocket = \"second.sock\"");
-    let Response::Lines(lines) = rig.ask(&Request::Reload) else {
+    let AdminResponse::Lines(lines) = rig.ask(&AdminRequest::Reload) else {
         panic!("no lines");
     };
     assert_eq!(lines.len(), 2, "{lines:?}");
@@ -150,7 +150,7 @@ fn a_reload_takes_effect_on_those_who_are_connected() {
     assert_eq!(second.sees().len(), 3);
 
     rig.configure("");
-    rig.ask(&Request::Reload);
+    rig.ask(&AdminRequest::Reload);
     assert_eq!(program.sees().len(), 4);
     let closed = second.run(&Operation::Random { len: 1 }).unwrap_err();
     assert_eq!(closed.kind(), Kind::Forbidden);
@@ -164,7 +164,7 @@ fn those_who_are_connected_are_told_that_their_rights_have_changed() {
     program.login("").unwrap();
     let changed = |known: u64, more: &str| {
         rig.configure(more);
-        rig.ask(&Request::Reload);
+        rig.ask(&AdminRequest::Reload);
         match program.call(Call::Catalogue { known }).unwrap() {
             Answer::Catalogue(Some(view)) => view,
             other => panic!("still true after {more:?}: {other:?}"),
@@ -184,7 +184,7 @@ fn those_who_are_connected_are_told_that_their_rights_have_changed() {
     assert_eq!(program.sees(), ["mail", "open", "web"]);
     // Nothing has changed: nothing is sent.
     let known = pin.epoch;
-    rig.ask(&Request::Reload);
+    rig.ask(&AdminRequest::Reload);
     let answer = program.call(Call::Catalogue { known }).unwrap();
     assert!(matches!(answer, Answer::Catalogue(None)), "{answer:?}");
 }
@@ -198,7 +198,7 @@ fn signals_are_on_the_trail_and_the_trail_follows_a_rotation_of_logs() {
     let acts = || -> Vec<Value> { rig.trail().iter().map(|line| line["act"].clone()).collect() };
     let running = thread::spawn(move || daemon.run());
     let token = "fake".to_owned();
-    rig.ask(&Request::TokenResume { token });
+    rig.ask(&AdminRequest::TokenResume { token });
     fs::rename(&path, &old).unwrap();
     // Without a handler a signal would end the tests.
     until("signals are taken", takes_signals);
@@ -231,7 +231,7 @@ fn a_mistake_leaves_the_configuration_as_it_was() {
     let rig = Rig::start("");
     rig.configure("kyes = []");
     let admin = AdminClient::connect(&rig.path("hsmux-admin.sock")).unwrap();
-    let failure = admin.ask(&Request::Reload).unwrap_err();
+    let failure = admin.ask(&AdminRequest::Reload).unwrap_err();
     assert!(
         failure.message.contains("did you mean \"keys\""),
         "{failure}"
@@ -239,7 +239,7 @@ fn a_mistake_leaves_the_configuration_as_it_was() {
     assert!(rig.status().config_error.unwrap().contains("kyes"));
     assert_eq!(rig.application().sees().len(), 3);
     rig.configure("");
-    rig.ask(&Request::Reload);
+    rig.ask(&AdminRequest::Reload);
     assert!(rig.status().config_error.is_none());
 }
 
@@ -260,12 +260,12 @@ fn there_is_one_daemon_and_it_leaves_nothing_behind() {
 #[test]
 fn a_key_has_default_uses_if_its_token_refuses_to_forbid_others() {
     let rig = Rig::start("");
-    let generate = Request::KeyGenerate {
+    let generate = AdminRequest::KeyGenerate {
         spec: "aes:256".parse().unwrap(),
         label: "orders".into(),
         id: None,
     };
-    let Response::Keys(rows) = rig.ask(&generate) else {
+    let AdminResponse::Keys(rows) = rig.ask(&generate) else {
         panic!("no keys");
     };
     let notes = &rows[0].notes;
@@ -275,7 +275,7 @@ fn a_key_has_default_uses_if_its_token_refuses_to_forbid_others() {
 #[test]
 fn a_cka_id_of_the_broker_is_for_the_broker() {
     let rig = Rig::start("");
-    let generate = Request::KeyGenerate {
+    let generate = AdminRequest::KeyGenerate {
         spec: "aes:256".parse().unwrap(),
         label: "orders".into(),
         // `hsmb`, 1, and something.

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hsmux_daemon::Daemon;
-use hsmux_daemon::admin::{AdminClient, DaemonStatus, Request, Response};
+use hsmux_daemon::admin::{AdminClient, AdminRequest, AdminResponse, DaemonStatus};
 use hsmux_pool::Seat;
 use hsmux_token::fake::{FakeToken, write_secret};
 use hsmux_token::{
@@ -87,7 +87,7 @@ impl Rig {
         Application::connect(&self.path("hsmux.sock")).unwrap()
     }
 
-    pub fn ask(&self, request: &Request) -> Response {
+    pub fn ask(&self, request: &AdminRequest) -> AdminResponse {
         let admin = AdminClient::connect(&self.path("hsmux-admin.sock")).unwrap();
         admin.ask(request).unwrap()
     }
@@ -98,8 +98,8 @@ impl Rig {
     }
 
     pub fn status(&self) -> DaemonStatus {
-        match self.ask(&Request::Status) {
-            Response::Status(status) => *status,
+        match self.ask(&AdminRequest::Status) {
+            AdminResponse::Status(status) => *status,
             other => panic!("{other:?}"),
         }
     }

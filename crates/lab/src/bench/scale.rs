@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use hsmux_bench::scale::{self, ScaleEvent, ScaleReport};
 use hsmux_bench::{Measurement, sign};
-use hsmux_daemon::admin::{AdminClient, DaemonStatus, Request, Response};
+use hsmux_daemon::admin::{AdminClient, AdminRequest, AdminResponse, DaemonStatus};
 use hsmux_token::{Error, Kind};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -173,13 +173,13 @@ impl MemberGroup {
     }
 
     fn status(&self) -> hsmux_token::Result<DaemonStatus> {
-        match self.ask(&Request::Status)? {
-            Response::Status(status) => Ok(*status),
+        match self.ask(&AdminRequest::Status)? {
+            AdminResponse::Status(status) => Ok(*status),
             _ => Err(Error::protocol("the daemon answered something else")),
         }
     }
 
-    fn ask(&self, request: &Request) -> hsmux_token::Result<Response> {
+    fn ask(&self, request: &AdminRequest) -> hsmux_token::Result<AdminResponse> {
         self.admin
             .ask(request)
             .map_err(|failure| Error::pool(Kind::Invalid, failure.message))
@@ -197,8 +197,8 @@ impl MemberGroup {
             let reason = "parked for a measurement".to_owned();
             match (at < count, state) {
                 (true, Some("serving")) | (false, Some("parked")) => {}
-                (true, _) => drop(self.ask(&Request::TokenResume { token })?),
-                (false, _) => drop(self.ask(&Request::TokenPark {
+                (true, _) => drop(self.ask(&AdminRequest::TokenResume { token })?),
+                (false, _) => drop(self.ask(&AdminRequest::TokenPark {
                     token,
                     reason,
                     force: true,

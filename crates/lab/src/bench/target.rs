@@ -7,7 +7,7 @@ use clap::Args;
 use hsmux_bench::burn_in::{MemberCounts, PoolCounts, PoolCountsQuery};
 use hsmux_config::{Config, PinSource};
 use hsmux_console::pool::connect;
-use hsmux_daemon::admin::{AdminClient, Request, Response};
+use hsmux_daemon::admin::{AdminClient, AdminRequest, AdminResponse};
 use hsmux_module::{ModuleToken, Options};
 use hsmux_pool::Pool;
 use hsmux_token::{Secret, Token, Uri};
@@ -78,7 +78,7 @@ pub fn daemon(config: &Config, pin: Option<Secret>) -> anyhow::Result<OpenTarget
 /// The daemon's members and process, if this user may administer it.
 fn daemon_counts(socket: &Path) -> Option<PoolCounts> {
     let admin = AdminClient::connect(socket).ok()?;
-    let Ok(Response::Status(status)) = admin.ask(&Request::Status) else {
+    let Ok(AdminResponse::Status(status)) = admin.ask(&AdminRequest::Status) else {
         return None;
     };
     let members = status.members.into_iter().map(|member| MemberCounts {

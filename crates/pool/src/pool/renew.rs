@@ -7,7 +7,7 @@ use hsmux_token::{Error, Result};
 
 use super::Pool;
 use crate::core::Core;
-use crate::record::{Record, State};
+use crate::record::{LifeState, Record};
 
 /// The longest wait for the member. It may come back later.
 const BACK_WITHIN: Duration = Duration::from_secs(30);
@@ -25,18 +25,18 @@ impl Pool {
             let life = record.life.lock();
             let connection = life.connection.clone();
             // Not one that was parked or removed meanwhile.
-            let is_ours = matches!(life.state, State::Draining);
+            let is_ours = matches!(life.state, LifeState::Draining);
             drop(life);
             if let Some(connection) = connection.filter(|_| is_ours) {
                 let reason = Error::lost("the member is connected anew");
                 self.core.close(&connection, &reason);
             }
-            let ours = |state: &State| matches!(state, State::Draining);
+            let ours = |state: &LifeState| matches!(state, LifeState::Draining);
             self.core.begin(record, ours);
         }
         let connecting = |record: &Arc<Record>| {
             let life = record.life.lock();
-            matches!(life.state, State::Connecting)
+            matches!(life.state, LifeState::Connecting)
         };
         self.wait_until(Instant::now() + BACK_WITHIN, |_| {
             !records.iter().any(connecting)
@@ -52,7 +52,7 @@ impl Core {
         let Some(connection) = life.connection.clone() else {
             return;
         };
-        record.enter(&mut life, State::Draining, self.base);
+        record.enter(&mut life, LifeState::Draining, self.base);
         record.expect(Some(0));
         drop(life);
         let index = record.index;

@@ -8,7 +8,7 @@ use hsmux_token::fake::FakeToken;
 use hsmux_token::{Result, Token};
 
 use super::Pool;
-use crate::record::State;
+use crate::record::LifeState;
 use crate::{Options, Seat};
 
 fn seat(name: &str, connections: &Arc<AtomicUsize>) -> Seat {
@@ -35,7 +35,7 @@ fn a_seat_that_is_removed_while_it_is_resumed_stays_removed() {
     pool.remove("one").unwrap();
     pool.add(seat("two", &Arc::default())).unwrap();
     pool.core.begin(&found, |_| true);
-    assert!(matches!(found.life.lock().state, State::Removed));
+    assert!(matches!(found.life.lock().state, LifeState::Removed));
     assert_eq!(connections.load(Ordering::SeqCst), 1);
     pool.remove("two").unwrap();
     let catalogue = pool.catalogue();

@@ -26,12 +26,12 @@ const USELESS: usize = 1_000;
 pub(crate) struct Answers {
     /// Without a file the answers live as long as the pool.
     file: Option<PathBuf>,
-    state: Mutex<State>,
+    state: Mutex<AnswersState>,
 }
 
 #[derive(Default)]
-struct State {
-    known: NameMap<ObjectId, Answer>,
+struct AnswersState {
+    known: NameMap<ObjectId, ProofAnswer>,
     lines: usize,
     /// It was logged that the file cannot be written.
     told: bool,
@@ -39,20 +39,20 @@ struct State {
 
 /// A question to a key, and its answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Answer {
+pub(super) struct ProofAnswer {
     question: Cbor<Operation>,
     answer: Cbor<Blob>,
 }
 
 /// A line of the file. Without an answer it says that the key is gone.
 #[derive(Serialize, Deserialize)]
-struct Line {
+struct AnswerLine {
     key: Name,
     #[serde(flatten)]
-    answer: Option<Answer>,
+    answer: Option<ProofAnswer>,
 }
 
-impl Answer {
+impl ProofAnswer {
     /// An answer to a question that the key always answers in the same way.
     pub fn new(question: Operation, answer: impl Into<Blob>) -> Self {
         Self {
@@ -79,7 +79,7 @@ impl Answers {
             if error.kind() != io::ErrorKind::NotFound {
                 tracing::warn!(file = %file.display(), %error, "what secret keys have answered is not known");
             }
-            State::default()
+            AnswersState::default()
         });
         Self {
             file: Some(file),
@@ -87,7 +87,7 @@ impl Answers {
         }
     }
 
-    pub(super) fn of(&self, key: &ObjectId) -> Option<Answer> {
+    pub(super) fn of(&self, key: &ObjectId) -> Option<ProofAnswer> {
         self.state.lock().known.get(key).cloned()
     }
 
@@ -96,7 +96,7 @@ impl Answers {
     }
 
     /// The first answer stays.
-    pub(super) fn learn(&self, key: &ObjectId, answer: Answer) {
+    pub(super) fn learn(&self, key: &ObjectId, answer: ProofAnswer) {
         let mut state = self.state.lock();
         if state.known.contains_key(key) || state.known.len() >= MOST {
             return;
@@ -116,7 +116,7 @@ impl Answers {
         }
     }
 
-    fn write(&self, state: &mut State, key: &ObjectId, answer: Option<Answer>) {
+    fn write(&self, state: &mut AnswersState, key: &ObjectId, answer: Option<ProofAnswer>) {
         let Some(file) = &self.file else { return };
         state.lines += 1;
         let useless = state.lines - state.known.len().min(state.lines);
@@ -134,20 +134,20 @@ impl Answers {
     }
 }
 
-fn line(key: ObjectId, answer: Option<Answer>) -> Vec<u8> {
+fn line(key: ObjectId, answer: Option<ProofAnswer>) -> Vec<u8> {
     let key = Name(key);
-    let mut line = serde_json::to_vec(&Line { key, answer }).unwrap_or_default();
+    let mut line = serde_json::to_vec(&AnswerLine { key, answer }).unwrap_or_default();
     line.push(b'\n');
     line
 }
 
-fn append(file: &Path, key: ObjectId, answer: Option<Answer>) -> io::Result<()> {
+fn append(file: &Path, key: ObjectId, answer: Option<ProofAnswer>) -> io::Result<()> {
     let mut opened = hsmux_state::open_private(file)?;
     opened.seek(SeekFrom::End(0))?;
     opened.write_all(&line(key, answer))
 }
 
-fn replace(file: &Path, state: &mut State) -> io::Result<()> {
+fn replace(file: &Path, state: &mut AnswersState) -> io::Result<()> {
     let known = state.known.iter();
     let lines: Vec<_> = known
         .map(|(key, answer)| line(*key, Some(answer.clone())))
@@ -157,16 +157,16 @@ fn replace(file: &Path, state: &mut State) -> io::Result<()> {
 }
 
 /// Skips lines that cannot be read: a crash may have torn one.
-fn read(file: &Path) -> io::Result<State> {
-    let mut state = State::default();
+fn read(file: &Path) -> io::Result<AnswersState> {
+    let mut state = AnswersState::default();
     let file = BufReader::new(std::fs::File::open(file)?.take(LONGEST));
     for line in file.split(b'\n') {
         state.lines += 1;
         match serde_json::from_slice(&line?) {
-            Ok(Line { key, answer: None }) => {
+            Ok(AnswerLine { key, answer: None }) => {
                 state.known.remove(&key.0);
             }
-            Ok(Line {
+            Ok(AnswerLine {
                 key,
                 answer: Some(answer),
             }) if state.known.len() < MOST => {
@@ -189,14 +189,14 @@ mod tests {
         ObjectId::of_secret_key(ck::CKK_AES, &number.to_be_bytes(), b"kcv")
     }
 
-    fn answer(text: &'static [u8]) -> Answer {
+    fn answer(text: &'static [u8]) -> ProofAnswer {
         let question = Operation::Use {
             verb: Verb::Encrypt,
             key: key(0).into(),
             mechanism: Mechanism::with_bytes(ck::CKM_AES_CBC, vec![1; 16]),
             data: vec![7; 32].into(),
         };
-        Answer::new(question, text.to_vec())
+        ProofAnswer::new(question, text.to_vec())
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use hsmux_token::{Object, ObjectId, Uri, ck};
 
 use crate::Options;
-use crate::record::Connection;
+use crate::record::SeatConnection;
 
 /// Why such a key does not serve, and what to do.
 pub(super) fn counted(object: &Object) -> String {
@@ -24,7 +24,7 @@ pub(super) fn counted(object: &Object) -> String {
     )
 }
 
-impl Connection {
+impl SeatConnection {
     /// True if a person has had such a key proved on this connection.
     pub(super) fn is_proved_by_hand(&self, id: &ObjectId) -> bool {
         self.by_hand.lock().contains(id)

@@ -6,15 +6,15 @@ use hsmux_token::{Class, Error, Kind, Object, Operation, Result};
 
 use super::{Finding, private, secret};
 use crate::core::Core;
-use crate::record::Connection;
+use crate::record::SeatConnection;
 
 impl Core {
     /// Proves a key on a fresh connection, by its public half or by the serving connection. Answers an operation to
     /// compare the two connections with, if possible by this mechanism.
     pub fn prove_fresh(
         self: &Arc<Self>,
-        fresh: &Arc<Connection>,
-        serving: &Arc<Connection>,
+        fresh: &Arc<SeatConnection>,
+        serving: &Arc<SeatConnection>,
         object: &Object,
         mechanism: u64,
     ) -> Result<Operation> {

@@ -26,7 +26,7 @@ use crate::core::Core;
 use crate::job::{Purpose, RequestAttempts};
 use crate::need::Need;
 use crate::owner::Cost;
-use crate::record::{Connection, back_off};
+use crate::record::{SeatConnection, back_off};
 use crate::scheduler::Term;
 pub(crate) use answers::Answers;
 pub(crate) use awaited_keys::AwaitedKeys;
@@ -51,12 +51,12 @@ const TRIES: usize = 3;
 
 impl Core {
     /// Proves these keys of a seat, and lets each serve or not.
-    pub fn prove(self: &Arc<Self>, connection: &Arc<Connection>, ids: &[ObjectId]) {
+    pub fn prove(self: &Arc<Self>, connection: &Arc<SeatConnection>, ids: &[ObjectId]) {
         self.prove_each(connection, ids, false);
     }
 
     /// Proves those of these keys whose uses are counted: a person has asked for it.
-    pub fn prove_counted(self: &Arc<Self>, connection: &Arc<Connection>, ids: &[ObjectId]) {
+    pub fn prove_counted(self: &Arc<Self>, connection: &Arc<SeatConnection>, ids: &[ObjectId]) {
         let counted = |id: &&ObjectId| {
             let object = self.candidate(connection, id);
             object.is_some_and(|object| is_counted(&self.options, &object))
@@ -65,7 +65,7 @@ impl Core {
         self.prove_each(connection, &ids, true);
     }
 
-    fn prove_each(self: &Arc<Self>, connection: &Arc<Connection>, ids: &[ObjectId], by_hand: bool) {
+    fn prove_each(self: &Arc<Self>, seat: &Arc<SeatConnection>, ids: &[ObjectId], by_hand: bool) {
         let mut ids: Vec<_> = ids.iter().filter(|id| provable(id)).copied().collect();
         // Private keys first: they wait for nobody.
         ids.sort_by_key(|id| id.class == Class::SECRET_KEY);
@@ -73,7 +73,7 @@ impl Core {
         let mut failed = Vec::new();
         let mut drawn: Option<Instant> = None;
         for id in ProofOrder::new(&self.awaited_keys, ids) {
-            let state = match self.prove_one(connection, &id, by_hand) {
+            let state = match self.prove_one(seat, &id, by_hand) {
                 Ok(Some((state, is_final))) => {
                     failed.extend((!is_final).then_some(id));
                     state
@@ -88,15 +88,15 @@ impl Core {
             };
             found.push((id, state));
             if drawn.is_none_or(|at| at.elapsed() >= DRAWN_EVERY) {
-                self.record_findings(connection, &mut found);
+                self.record_findings(seat, &mut found);
                 drawn = Some(Instant::now());
             }
         }
-        self.record_findings(connection, &mut found);
-        self.try_again_later(connection, failed);
+        self.record_findings(seat, &mut found);
+        self.try_again_later(seat, failed);
     }
 
-    fn try_again_later(&self, connection: &Connection, failed: Vec<ObjectId>) {
+    fn try_again_later(&self, connection: &SeatConnection, failed: Vec<ObjectId>) {
         if failed.is_empty() || !connection.is_current() {
             return;
         }
@@ -134,7 +134,7 @@ impl Core {
 
     fn record_findings(
         self: &Arc<Self>,
-        connection: &Arc<Connection>,
+        connection: &Arc<SeatConnection>,
         found: &mut Vec<(ObjectId, ReplicaState)>,
     ) {
         if found.is_empty() || !connection.is_current() {
@@ -152,7 +152,7 @@ impl Core {
     /// object is gone. An error says nothing about the key.
     fn prove_one(
         self: &Arc<Self>,
-        connection: &Arc<Connection>,
+        connection: &Arc<SeatConnection>,
         id: &ObjectId,
         by_hand: bool,
     ) -> Result<Option<(ReplicaState, bool)>> {
@@ -211,7 +211,7 @@ impl Core {
     }
 
     /// Logs that a key is not proved, unless that is known.
-    fn tell_once(&self, connection: &Connection, id: &ObjectId, state: &ReplicaState) {
+    fn tell_once(&self, connection: &SeatConnection, id: &ObjectId, state: &ReplicaState) {
         let catalogue = self.catalogue.load();
         let entry = catalogue.entries.get(id);
         let known = entry.and_then(|entry| entry.replica(connection.record.index));
@@ -235,7 +235,7 @@ impl Core {
     }
 
     /// True if another worker of the same token serves with the key: it is the same key.
-    fn is_proved_by_another(&self, connection: &Connection, id: &ObjectId) -> bool {
+    fn is_proved_by_another(&self, connection: &SeatConnection, id: &ObjectId) -> bool {
         let catalogue = self.catalogue.load();
         let replicas = catalogue
             .entries
@@ -255,7 +255,7 @@ impl Core {
     }
 
     /// The key's object on this connection.
-    fn candidate(&self, connection: &Connection, id: &ObjectId) -> Option<Arc<Object>> {
+    fn candidate(&self, connection: &SeatConnection, id: &ObjectId) -> Option<Arc<Object>> {
         let catalogue = self.catalogue.load();
         let replica = catalogue
             .entries
@@ -265,7 +265,7 @@ impl Core {
     }
 
     /// True if this connection may hold the object more than once.
-    fn has_twins(&self, connection: &Connection, id: &ObjectId) -> bool {
+    fn has_twins(&self, connection: &SeatConnection, id: &ObjectId) -> bool {
         let catalogue = self.catalogue.load();
         let entry = catalogue.entries.get(id);
         let replica = entry.and_then(|entry| entry.replica(connection.record.index));
@@ -276,7 +276,7 @@ impl Core {
     /// serve yet has no others.
     fn on(
         self: &Arc<Self>,
-        connection: &Arc<Connection>,
+        connection: &Arc<SeatConnection>,
         operation: &Operation,
     ) -> Result<Outcome> {
         let need = Need::pinned(operation, connection.generation);
@@ -341,7 +341,7 @@ fn not_this_way(error: &Error) -> bool {
 /// does not show the value.
 fn make_and_read(
     core: &Arc<Core>,
-    connection: &Arc<Connection>,
+    connection: &Arc<SeatConnection>,
     make: &Operation,
 ) -> Result<Option<Vec<u8>>> {
     let answer = core.on(connection, make)?.into_objects()?;
@@ -377,12 +377,12 @@ fn readable_secret() -> Attributes {
 }
 
 /// Best effort: a session object ends with its worker anyway.
-fn destroy(core: &Arc<Core>, connection: &Arc<Connection>, session: SessionObject) {
+fn destroy(core: &Arc<Core>, connection: &Arc<SeatConnection>, session: SessionObject) {
     let object = ObjectRef::Session(session);
     let _ = core.on(connection, &Operation::Destroy { object });
 }
 
-fn has(connection: &Connection, mechanism: &Mechanism) -> bool {
+fn has(connection: &SeatConnection, mechanism: &Mechanism) -> bool {
     connection.info.mechanism(mechanism.kind).is_some()
 }
 

@@ -7,25 +7,25 @@ use hsmux_token::{
     Result, Verb, ck,
 };
 
-use super::answers::Answer;
+use super::answers::ProofAnswer;
 use super::{Finding, has, not_this_way, random, readable_secret};
 use crate::core::Core;
-use crate::record::Connection;
+use crate::record::SeatConnection;
 
 /// Two connections with a copy of a key each, one of which is believed.
 pub(super) struct Pair<'a> {
     pub core: &'a Arc<Core>,
-    pub trusted: &'a Arc<Connection>,
-    pub candidate: &'a Arc<Connection>,
+    pub trusted: &'a Arc<SeatConnection>,
+    pub candidate: &'a Arc<SeatConnection>,
     pub object: &'a Object,
 }
 
 /// The result: whether both have the same key, and an answer of the key that can be asked for again.
-type Comparison = Option<(bool, Option<Answer>)>;
+type Comparison = Option<(bool, Option<ProofAnswer>)>;
 
 impl Pair<'_> {
     /// Compares them. Answers the finding, and an answer of the key that can be asked for again.
-    pub fn compare(&self) -> Result<(Finding, Option<Answer>)> {
+    pub fn compare(&self) -> Result<(Finding, Option<ProofAnswer>)> {
         let allowed = |usage| self.object.attributes.flag(usage) != Some(false);
         let encrypts = allowed(ck::CKA_ENCRYPT);
         let decrypts = allowed(ck::CKA_DECRYPT);
@@ -56,7 +56,10 @@ impl Pair<'_> {
         Ok((finding, None))
     }
 
-    fn verdict(&self, (same, answer): (bool, Option<Answer>)) -> (Finding, Option<Answer>) {
+    fn verdict(
+        &self,
+        (same, answer): (bool, Option<ProofAnswer>),
+    ) -> (Finding, Option<ProofAnswer>) {
         if same {
             return (Finding::Proved, answer);
         }
@@ -247,8 +250,14 @@ impl Pair<'_> {
         has(self.trusted, mechanism) && has(self.candidate, mechanism)
     }
 
-    fn answer(&self, verb: Verb, mechanism: &Mechanism, data: &[u8], answer: Vec<u8>) -> Answer {
-        Answer::new(self.question(verb, mechanism, data), answer)
+    fn answer(
+        &self,
+        verb: Verb,
+        mechanism: &Mechanism,
+        data: &[u8],
+        answer: Vec<u8>,
+    ) -> ProofAnswer {
+        ProofAnswer::new(self.question(verb, mechanism, data), answer)
     }
 
     pub fn question(&self, verb: Verb, mechanism: &Mechanism, data: &[u8]) -> Operation {
@@ -263,7 +272,7 @@ impl Pair<'_> {
     /// `None`: not this way.
     fn use_key(
         &self,
-        at: &Arc<Connection>,
+        at: &Arc<SeatConnection>,
         verb: Verb,
         mechanism: &Mechanism,
         data: &[u8],
@@ -274,7 +283,7 @@ impl Pair<'_> {
             .transpose()
     }
 
-    fn ask(&self, at: &Arc<Connection>, operation: &Operation) -> Result<Option<Outcome>> {
+    fn ask(&self, at: &Arc<SeatConnection>, operation: &Operation) -> Result<Option<Outcome>> {
         match self.core.on(at, operation) {
             Ok(outcome) => Ok(Some(outcome)),
             Err(error) if not_this_way(&error) => Ok(None),

@@ -10,14 +10,14 @@ use hsmux_token::{
 
 use super::{Finding, has, not_this_way, random, readable_secret};
 use crate::core::Core;
-use crate::record::Connection;
+use crate::record::SeatConnection;
 
 /// The beginning of every challenge. So no proof yields a signature over anything else.
 const DOMAIN: &[u8] = b"hsmux replica proof v1";
 
 pub(super) fn prove(
     core: &Arc<Core>,
-    connection: &Arc<Connection>,
+    connection: &Arc<SeatConnection>,
     object: &Object,
 ) -> Result<Finding> {
     if unchecked_kind(&object.attributes).is_some() {
@@ -62,7 +62,7 @@ pub(super) fn prove(
 /// Signatures that prove nothing, by the same mechanisms.
 pub(super) fn samples(
     core: &Arc<Core>,
-    connection: &Arc<Connection>,
+    connection: &Arc<SeatConnection>,
     object: &Object,
 ) -> Result<Vec<Operation>> {
     let Ok(public) = PublicKey::from_attributes(&object.attributes) else {
@@ -105,7 +105,7 @@ fn without_public_half(object: &Object) -> Finding {
 /// A key that hsmux cannot check serves if nothing on its token can be mistaken for it.
 fn alone_on_its_token(
     core: &Arc<Core>,
-    connection: &Arc<Connection>,
+    connection: &Arc<SeatConnection>,
     object: &Object,
 ) -> Result<Finding> {
     // The catalogue's mark is only a suspicion: a key that was changed has the mark as well.
@@ -130,7 +130,7 @@ type Way<'a> = fn(&Candidate<'a>) -> Result<Option<Finding>>;
 
 struct Candidate<'a> {
     core: &'a Arc<Core>,
-    connection: &'a Arc<Connection>,
+    connection: &'a Arc<SeatConnection>,
     object: &'a Object,
     public: PublicKey,
 }

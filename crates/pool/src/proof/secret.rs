@@ -9,20 +9,20 @@ use std::time::{Duration, Instant};
 
 use hsmux_token::{Object, Operation, Result, Verb, ck};
 
-use super::answers::Answer;
+use super::answers::ProofAnswer;
 use super::pair::Pair;
-use super::trust::{Evidence, Recorded, Step};
+use super::trust::{Evidence, Recorded, TrustStep};
 use super::{Finding, not_this_way, random};
 use crate::catalogue::{Catalogue, ReplicaState};
 use crate::core::Core;
-use crate::record::Connection;
+use crate::record::SeatConnection;
 
 /// How long a seat waits for those before it in the configuration, which may hold the trusted copy.
 const GRACE: Duration = Duration::from_secs(10);
 
 pub(super) fn prove(
     core: &Arc<Core>,
-    candidate: &Arc<Connection>,
+    candidate: &Arc<SeatConnection>,
     object: &Object,
 ) -> Result<Finding> {
     let until = Instant::now() + GRACE;
@@ -35,24 +35,26 @@ pub(super) fn prove(
     loop {
         match next_step(core, candidate, object, record, until) {
             // Another worker of the same token came first, and was waited for.
-            Step::Compare(copy) if copy.shares_token_with(candidate) => return Ok(Finding::Proved),
-            Step::Compare(copy) => return compare(core, &copy, candidate, object),
-            Step::Wait => {}
-            Step::Ask => record = ask(core, candidate, object)?,
-            Step::Serve => return Ok(Finding::Proved),
-            Step::ServeAndRecord => {
+            TrustStep::Compare(copy) if copy.shares_token_with(candidate) => {
+                return Ok(Finding::Proved);
+            }
+            TrustStep::Compare(copy) => return compare(core, &copy, candidate, object),
+            TrustStep::Wait => {}
+            TrustStep::Ask => record = ask(core, candidate, object)?,
+            TrustStep::Serve => return Ok(Finding::Proved),
+            TrustStep::ServeAndRecord => {
                 core.answers.forget(&[object.id]);
                 learn_from(core, candidate, object)?;
                 return Ok(Finding::Proved);
             }
-            Step::Refuse => {
+            TrustStep::Refuse => {
                 return Ok(Finding::Not(format!(
                     "it is another key than the one that was compared before; delete it on this token and run \
                      hsmux key clone, or, if it is the right one, say trusted = true in the [[token]] of {member} \
                      and run hsmux reload"
                 )));
             }
-            Step::WaitFor(before) => {
+            TrustStep::WaitFor(before) => {
                 return Ok(Finding::NotYet(format!(
                     "{before} comes first in the configuration, may hold the key and is not there to compare it \
                      with; bring {before} back, or say trusted = true in the [[token]] of {member}, then hsmux reload"
@@ -65,11 +67,11 @@ pub(super) fn prove(
 /// The next step that is not to wait for a member.
 fn next_step(
     core: &Core,
-    candidate: &Arc<Connection>,
+    candidate: &Arc<SeatConnection>,
     object: &Object,
     record: Recorded,
     until: Instant,
-) -> Step<Arc<Connection>> {
+) -> TrustStep<Arc<SeatConnection>> {
     let own = &candidate.record;
     let mut moved = core.moved.0.lock();
     let mut patient = core.options.threads;
@@ -86,7 +88,7 @@ fn next_step(
             record,
         };
         match evidence.next_step() {
-            Step::Wait => patient = !core.moved.1.wait_until(&mut moved, until),
+            TrustStep::Wait => patient = !core.moved.1.wait_until(&mut moved, until),
             step => return step,
         }
     }
@@ -95,8 +97,8 @@ fn next_step(
 /// Compares it with a copy that serves.
 fn compare(
     core: &Arc<Core>,
-    trusted: &Arc<Connection>,
-    candidate: &Arc<Connection>,
+    trusted: &Arc<SeatConnection>,
+    candidate: &Arc<SeatConnection>,
     object: &Object,
 ) -> Result<Finding> {
     let pair = Pair {
@@ -113,7 +115,7 @@ fn compare(
 }
 
 /// Asks it what the key has answered when it was compared.
-fn ask(core: &Arc<Core>, candidate: &Arc<Connection>, object: &Object) -> Result<Recorded> {
+fn ask(core: &Arc<Core>, candidate: &Arc<SeatConnection>, object: &Object) -> Result<Recorded> {
     let Some(answer) = core.answers.of(&object.id) else {
         return Ok(Recorded::Nothing);
     };
@@ -132,7 +134,7 @@ fn ask(core: &Arc<Core>, candidate: &Arc<Connection>, object: &Object) -> Result
 }
 
 /// Records an answer of the key, for proofs while no other copy serves.
-fn learn_from(core: &Arc<Core>, candidate: &Arc<Connection>, object: &Object) -> Result<()> {
+fn learn_from(core: &Arc<Core>, candidate: &Arc<SeatConnection>, object: &Object) -> Result<()> {
     let pair = Pair {
         core,
         trusted: candidate,
@@ -150,7 +152,7 @@ fn learn_from(core: &Arc<Core>, candidate: &Arc<Connection>, object: &Object) ->
             let question = pair.question(verb, &mechanism, &challenge);
             match core.on(candidate, &question) {
                 Ok(outcome) => {
-                    let answer = Answer::new(question, outcome.into_bytes()?.to_vec());
+                    let answer = ProofAnswer::new(question, outcome.into_bytes()?.to_vec());
                     core.answers.learn(&object.id, answer);
                     return Ok(());
                 }
@@ -166,7 +168,7 @@ fn learn_from(core: &Arc<Core>, candidate: &Arc<Connection>, object: &Object) ->
 fn holder_before(
     core: &Core,
     catalogue: &Catalogue,
-    candidate: &Connection,
+    candidate: &SeatConnection,
     object: &Object,
 ) -> Option<Arc<str>> {
     let own = &candidate.record;
@@ -195,8 +197,8 @@ fn holder_before(
 /// Compares with the copy of this connection.
 pub(super) fn prove_against(
     core: &Arc<Core>,
-    trusted: &Arc<Connection>,
-    candidate: &Arc<Connection>,
+    trusted: &Arc<SeatConnection>,
+    candidate: &Arc<SeatConnection>,
     object: &Object,
 ) -> Result<Finding> {
     let pair = Pair {
@@ -212,8 +214,8 @@ pub(super) fn prove_against(
 /// (`module/src/stream.rs`), so CBC is cheaper than other work.
 pub(super) fn samples(
     core: &Arc<Core>,
-    trusted: &Arc<Connection>,
-    candidate: &Arc<Connection>,
+    trusted: &Arc<SeatConnection>,
+    candidate: &Arc<SeatConnection>,
     object: &Object,
 ) -> Result<Vec<Operation>> {
     let pair = Pair {
@@ -249,9 +251,9 @@ pub(super) fn samples(
 fn serving_copy(
     core: &Core,
     catalogue: &Catalogue,
-    candidate: &Connection,
+    candidate: &SeatConnection,
     object: &Object,
-) -> Option<Arc<Connection>> {
+) -> Option<Arc<SeatConnection>> {
     let replicas = &catalogue.entries.get(&object.id)?.replicas;
     let own = &candidate.record;
     let serving = replicas
@@ -267,7 +269,7 @@ fn serving_copy(
 }
 
 /// True if a seat before this one may hold the key.
-fn someone_before(catalogue: &Catalogue, candidate: &Connection, object: &Object) -> bool {
+fn someone_before(catalogue: &Catalogue, candidate: &SeatConnection, object: &Object) -> bool {
     let index = candidate.record.index;
     let unsettled = catalogue.unsettled.iter().any(|seat| seat < index);
     let Some(entry) = catalogue.entries.get(&object.id) else {

@@ -35,7 +35,7 @@ pub(super) enum Recorded {
 
 /// The next step of a proof.
 #[derive(PartialEq, Eq, Debug)]
-pub(super) enum Step<C> {
+pub(super) enum TrustStep<C> {
     /// Compare it with this copy.
     Compare(C),
     /// Wait until a member comes or goes.
@@ -54,21 +54,21 @@ pub(super) enum Step<C> {
 
 impl<C> Evidence<C> {
     /// A copy that serves decides, then the record, then the order of the configuration.
-    pub fn next_step(self) -> Step<C> {
+    pub fn next_step(self) -> TrustStep<C> {
         if let Some(copy) = self.serving {
-            return Step::Compare(copy);
+            return TrustStep::Compare(copy);
         }
         if self.may_come {
-            return Step::Wait;
+            return TrustStep::Wait;
         }
         match (self.record, self.before) {
-            (Recorded::NotAsked, _) => Step::Ask,
-            (Recorded::Same, _) => Step::Serve,
-            (Recorded::Another, _) if self.trusted => Step::ServeAndRecord,
-            (Recorded::Another, _) => Step::Refuse,
-            (_, Some(before)) if !self.trusted => Step::WaitFor(before),
-            (Recorded::Nothing, None) if !self.first => Step::ServeAndRecord,
-            (Recorded::Nothing | Recorded::CannotAnswer, _) => Step::Serve,
+            (Recorded::NotAsked, _) => TrustStep::Ask,
+            (Recorded::Same, _) => TrustStep::Serve,
+            (Recorded::Another, _) if self.trusted => TrustStep::ServeAndRecord,
+            (Recorded::Another, _) => TrustStep::Refuse,
+            (_, Some(before)) if !self.trusted => TrustStep::WaitFor(before),
+            (Recorded::Nothing, None) if !self.first => TrustStep::ServeAndRecord,
+            (Recorded::Nothing | Recorded::CannotAnswer, _) => TrustStep::Serve,
         }
     }
 }
@@ -116,7 +116,7 @@ mod tests {
                     trusted: true,
                     ..evidence
                 };
-                assert_eq!(evidence.next_step(), Step::Compare(7));
+                assert_eq!(evidence.next_step(), TrustStep::Compare(7));
             }
         }
     }
@@ -129,31 +129,31 @@ mod tests {
                 trusted: true,
                 ..second(record)
             };
-            assert_eq!(evidence.next_step(), Step::Wait);
+            assert_eq!(evidence.next_step(), TrustStep::Wait);
         }
     }
 
     #[test]
     fn the_record_comes_before_the_order() {
         for evidence in [first, second] {
-            assert_eq!(evidence(Recorded::NotAsked).next_step(), Step::Ask);
-            assert_eq!(evidence(Recorded::Same).next_step(), Step::Serve);
-            assert_eq!(evidence(Recorded::Another).next_step(), Step::Refuse);
+            assert_eq!(evidence(Recorded::NotAsked).next_step(), TrustStep::Ask);
+            assert_eq!(evidence(Recorded::Same).next_step(), TrustStep::Serve);
+            assert_eq!(evidence(Recorded::Another).next_step(), TrustStep::Refuse);
         }
     }
 
     #[test]
     fn without_a_record_the_order_decides() {
         for record in [Recorded::Nothing, Recorded::CannotAnswer] {
-            assert_eq!(first(record).next_step(), Step::Serve);
-            assert_eq!(second(record).next_step(), Step::WaitFor("one".into()));
+            assert_eq!(first(record).next_step(), TrustStep::Serve);
+            assert_eq!(second(record).next_step(), TrustStep::WaitFor("one".into()));
         }
         // All before it have shown that they lack the key.
         let evidence = Evidence {
             before: None,
             ..second(Recorded::Nothing)
         };
-        assert_eq!(evidence.next_step(), Step::ServeAndRecord);
+        assert_eq!(evidence.next_step(), TrustStep::ServeAndRecord);
     }
 
     #[test]
@@ -163,9 +163,12 @@ mod tests {
                 trusted: true,
                 ..evidence(record)
             };
-            assert_eq!(trusted(Recorded::Another).next_step(), Step::ServeAndRecord);
+            assert_eq!(
+                trusted(Recorded::Another).next_step(),
+                TrustStep::ServeAndRecord
+            );
             for record in [Recorded::Nothing, Recorded::Same, Recorded::CannotAnswer] {
-                assert_eq!(trusted(record).next_step(), Step::Serve);
+                assert_eq!(trusted(record).next_step(), TrustStep::Serve);
             }
         }
     }

@@ -11,7 +11,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::load::{ActiveRun, Load};
+use super::load::{ActiveRun, SeatLoad};
 
 /// The answers that a seat owes.
 #[derive(Default)]
@@ -40,7 +40,7 @@ impl AnswerState {
     }
 }
 
-impl<W, C> Load<W, C> {
+impl<W, C> SeatLoad<W, C> {
     /// The time at which it is looked at: the other operations wait behind the one that may take longest.
     pub fn limit(&self) -> Option<Instant> {
         let longest = self.running.iter().map(|run| run.allowed).max()?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hsmux_token::KeyCapacity;
 
 use super::Scheduler;
-use super::load::Load;
+use super::load::SeatLoad;
 use crate::seatset::SeatSet;
 
 /// The way to a seat matters for operations shorter than this.
@@ -27,7 +27,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     }
 }
 
-impl<W, C> Load<W, C> {
+impl<W, C> SeatLoad<W, C> {
     /// Fast tokens get the next operations in advance. At a slow token one more would only wait there.
     fn key_capacity(&self) -> usize {
         let is_brief = (Duration::from_nanos(1)..BRIEF).contains(&self.latency());

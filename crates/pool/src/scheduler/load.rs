@@ -27,7 +27,7 @@ pub(crate) struct Capacity {
 }
 
 /// A seat in service.
-pub(super) struct Load<W, C> {
+pub(super) struct SeatLoad<W, C> {
     /// Of the connection; never used twice.
     pub generation: u64,
     pub connection: C,
@@ -126,7 +126,7 @@ const FAST: u64 = 500_000;
 /// Nanoseconds: the way to a token by the daemon is a tenth of it or less where it takes longer.
 const SHORT: u64 = 1_000_000;
 
-impl<W, C> Load<W, C> {
+impl<W, C> SeatLoad<W, C> {
     pub fn new(generation: u64, connection: C, capacity: Capacity) -> Self {
         let capacity = Capacity {
             lanes: capacity.lanes.max(1),

@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 
 use hsmux_token::Error;
 pub use load::DEEPEST;
-use load::Load;
+use load::SeatLoad;
 pub(crate) use load::{Capacity, RunOutcome};
 use queue::Queue;
 pub(crate) use queue::Ticket;
@@ -50,9 +50,9 @@ const LATELY: Duration = Duration::from_secs(1);
 pub(crate) struct Scheduler<W, C> {
     policy: Policy,
     bound: usize,
-    seats: Vec<Option<Load<W, C>>>,
+    seats: Vec<Option<SeatLoad<W, C>>>,
     /// Operations that still run on connections that were replaced.
-    leaving: Vec<Load<W, C>>,
+    leaving: Vec<SeatLoad<W, C>>,
     /// Seats with a free lane.
     free: SeatSet,
     /// Seats without a free lane where requests may wait behind the running ones. Empty while there is more than one
@@ -137,7 +137,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         if self.seats.len() <= seat {
             self.seats.resize_with(seat + 1, || None);
         }
-        self.seats[seat] = Some(Load::new(generation, connection, capacity));
+        self.seats[seat] = Some(SeatLoad::new(generation, connection, capacity));
         self.sort_all();
     }
 
@@ -285,7 +285,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         }
         let quick_alone = self
             .load(seat)
-            .is_some_and(Load::keeps_last_lane_from_new_keys);
+            .is_some_and(SeatLoad::keeps_last_lane_from_new_keys);
         let (at, cost) = self
             .queue
             .first(seat, |_, is_slow| !(is_slow && quick_alone))?;
@@ -387,12 +387,12 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     /// Updates the sets that a seat belongs to.
     fn sort(&mut self, seat: usize) {
         let load = self.seats[seat].as_ref();
-        self.free.set(seat, load.is_some_and(Load::free));
+        self.free.set(seat, load.is_some_and(SeatLoad::free));
         let ahead = self.alone && load.is_some_and(|load| load.takes_ahead(true));
         self.ahead.set(seat, ahead);
     }
 
-    fn take_leaving(&mut self, generation: u64) -> Option<Load<W, C>> {
+    fn take_leaving(&mut self, generation: u64) -> Option<SeatLoad<W, C>> {
         let mut leaving = self.leaving.iter();
         let at = leaving.position(|load| load.generation == generation)?;
         Some(self.leaving.swap_remove(at))

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::Scheduler;
-use super::load::Load;
+use super::load::SeatLoad;
 
 /// Requests and seats that are due.
 pub(crate) struct Overdue<W, C> {
@@ -44,7 +44,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         let runs = loads().flat_map(|load| &load.running);
         let told = runs.filter(|run| run.work.is_some());
         let due = told.map(|run| run.deadline);
-        let hung = loads().filter_map(Load::limit);
+        let hung = loads().filter_map(SeatLoad::limit);
         due.chain(hung).chain(self.queue.nearest()).min()
     }
 }

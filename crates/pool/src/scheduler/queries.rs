@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::load::Load;
+use super::load::SeatLoad;
 use super::{LATELY, Scheduler, Spread};
 use crate::Owner;
 
@@ -25,7 +25,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
 
     /// True if the seat serves, and its operations are hardly longer than the way to it.
     pub fn is_short(&self, seat: usize) -> bool {
-        self.load(seat).is_some_and(Load::is_short)
+        self.load(seat).is_some_and(SeatLoad::is_short)
     }
 
     /// True if the seat gets no requests for now.
@@ -38,7 +38,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         let of_token = |member| {
             let all = self.seats.iter().flatten();
             let mut workers = all.filter(move |load| load.capacity.member == member);
-            workers.any(Load::was_short)
+            workers.any(SeatLoad::was_short)
         };
         let load = self.load(seat);
         load.is_some_and(|load| of_token(load.capacity.member))
@@ -90,7 +90,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         of_others.is_some_and(|at| now.saturating_duration_since(at) < LATELY)
     }
 
-    pub(super) fn load(&self, seat: usize) -> Option<&Load<W, C>> {
+    pub(super) fn load(&self, seat: usize) -> Option<&SeatLoad<W, C>> {
         self.seats.get(seat)?.as_ref()
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use hsmux_token::{Estimate, Times};
 
 use super::Scheduler;
-use super::load::Load;
+use super::load::SeatLoad;
 use crate::seatset::SeatSet;
 
 /// The longest estimate, in seconds.
@@ -67,7 +67,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     }
 }
 
-impl<W, C> Load<W, C> {
+impl<W, C> SeatLoad<W, C> {
     /// The number of running operations that are not done yet, if one takes `each` seconds after the other.
     fn left(&self, each: f64, now: Instant) -> f64 {
         let Some(oldest) = self.running.iter().map(|run| run.started).min() else {

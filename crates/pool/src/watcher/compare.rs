@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hsmux_token::{Operation, OperationKind, Result};
 
 use crate::core::Core;
-use crate::record::Connection;
+use crate::record::SeatConnection;
 
 /// The most runs of each side. After so many the moving average of the pace has this work only.
 const TIMES: u32 = 32;
@@ -25,8 +25,8 @@ impl Core {
     /// True if `fresh` is faster than `old`, which gets no requests meanwhile. `None` if they cannot be compared.
     pub(super) fn is_faster(
         self: &Arc<Self>,
-        fresh: &Arc<Connection>,
-        old: &Arc<Connection>,
+        fresh: &Arc<SeatConnection>,
+        old: &Arc<SeatConnection>,
         sample: &Operation,
     ) -> Result<Option<bool>> {
         let _paused = PausedConnection::new(self, old);
@@ -46,7 +46,7 @@ impl Core {
     }
 
     /// Waits until nothing runs on the connection.
-    fn is_quiet(&self, connection: &Connection) -> bool {
+    fn is_quiet(&self, connection: &SeatConnection) -> bool {
         let until = Instant::now() + QUIET_WITHIN;
         loop {
             let activity = self.scheduler.lock().activity(connection.record.index);
@@ -61,7 +61,7 @@ impl Core {
 }
 
 /// True if the fresh worker is faster in this comparison.
-fn race(fresh: &Connection, old: &Connection, sample: &Operation) -> Result<Option<bool>> {
+fn race(fresh: &SeatConnection, old: &SeatConnection, sample: &Operation) -> Result<Option<bool>> {
     let mut spent = [Duration::ZERO; 2];
     for times in 1..=TIMES {
         for (side, spent) in [fresh, old].into_iter().zip(&mut spent) {
@@ -88,7 +88,7 @@ fn race(fresh: &Connection, old: &Connection, sample: &Operation) -> Result<Opti
 }
 
 /// The paces that a connection has measured of this kind of work.
-fn paces(connection: &Connection, sample: &Operation) -> Vec<(OperationKind, u64)> {
+fn paces(connection: &SeatConnection, sample: &Operation) -> Vec<(OperationKind, u64)> {
     let Operation::Use {
         verb,
         mechanism,
@@ -112,11 +112,11 @@ fn paces(connection: &Connection, sample: &Operation) -> Vec<(OperationKind, u64
 /// A connection gets no requests while this lives.
 struct PausedConnection<'a> {
     core: &'a Arc<Core>,
-    connection: &'a Arc<Connection>,
+    connection: &'a Arc<SeatConnection>,
 }
 
 impl<'a> PausedConnection<'a> {
-    fn new(core: &'a Arc<Core>, connection: &'a Arc<Connection>) -> Self {
+    fn new(core: &'a Arc<Core>, connection: &'a Arc<SeatConnection>) -> Self {
         let held = Self { core, connection };
         held.set(true);
         held

@@ -20,7 +20,7 @@ use hsmux_token::sync::{Condvar, Mutex};
 
 use crate::core::Core;
 use crate::panics::one_round;
-use crate::record::{Connection, Record, State};
+use crate::record::{LifeState, Record, SeatConnection};
 use baseline::Baselines;
 use probe::Probe;
 use replace::Reason;
@@ -85,7 +85,7 @@ impl Core {
 
     /// A connection does not hold a key that the catalogue has there. The key is gone, or the connection's module has
     /// not seen it.
-    pub fn missed(&self, connection: &Connection, key: ObjectId) {
+    pub fn missed(&self, connection: &SeatConnection, key: ObjectId) {
         let watcher = self
             .watchers
             .0
@@ -218,8 +218,8 @@ impl WatchState {
     fn trouble<'a>(
         &mut self,
         core: &Core,
-        serving: &'a [Arc<Connection>],
-    ) -> Option<(&'a Arc<Connection>, Reason)> {
+        serving: &'a [Arc<SeatConnection>],
+    ) -> Option<(&'a Arc<SeatConnection>, Reason)> {
         let by = |generation| serving.iter().find(|c| c.generation == generation);
         self.missed
             .retain(|(generation, key)| by(*generation).is_some() && self.probe.holds(key));
@@ -231,8 +231,9 @@ impl WatchState {
         }
         let generations: Vec<_> = serving.iter().map(|c| c.generation).collect();
         self.baselines.keep(&generations);
-        let may_go =
-            |connection: &&Arc<Connection>| !core.may_hold_session_objects(connection.generation);
+        let may_go = |connection: &&Arc<SeatConnection>| {
+            !core.may_hold_session_objects(connection.generation)
+        };
         serving.iter().filter(may_go).find_map(|connection| {
             let paces = connection.token.pace();
             let slow = self.baselines.judge(connection.generation, &paces)?;
@@ -240,7 +241,7 @@ impl WatchState {
         })
     }
 
-    fn replace(&mut self, core: &Arc<Core>, old: &Arc<Connection>, reason: &Reason) {
+    fn replace(&mut self, core: &Arc<Core>, old: &Arc<SeatConnection>, reason: &Reason) {
         let seat = &old.record.name;
         match core.replace(old, reason) {
             Ok(true) => {
@@ -265,13 +266,13 @@ impl WatchState {
 }
 
 /// True if the token can do other things than when it was connected. A failure to ask is reported elsewhere.
-fn outgrown(connection: &Connection) -> bool {
+fn outgrown(connection: &SeatConnection) -> bool {
     connection.record.seat.connector.outgrown().unwrap_or(false)
 }
 
 /// The connection by which a seat serves.
-fn serving(record: &Record) -> Option<Arc<Connection>> {
+fn serving(record: &Record) -> Option<Arc<SeatConnection>> {
     let life = record.life.lock();
     let connection = life.connection.clone();
-    connection.filter(|_| matches!(life.state, State::InService))
+    connection.filter(|_| matches!(life.state, LifeState::InService))
 }

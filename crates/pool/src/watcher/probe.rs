@@ -9,7 +9,7 @@ use hsmux_token::{Error, Kind, ObjectId, Result, Token};
 use crate::core::Core;
 use crate::life::pin_refused;
 use crate::object_sync::Reading;
-use crate::record::{Connection, back_off};
+use crate::record::{SeatConnection, back_off};
 
 /// The pause between two looks: changes of others are found within a second.
 const REST: (Duration, Duration) = (Duration::from_millis(250), Duration::from_millis(700));
@@ -60,7 +60,7 @@ impl Probe {
     }
 
     /// Looks once, and updates the seats that serve.
-    pub fn look(&mut self, core: &Arc<Core>, serving: &[Arc<Connection>]) -> Looked {
+    pub fn look(&mut self, core: &Arc<Core>, serving: &[Arc<SeatConnection>]) -> Looked {
         let generations: Vec<_> = serving.iter().map(|c| c.generation).collect();
         if self.refused.as_ref() == Some(&generations) {
             return Looked {
@@ -91,7 +91,7 @@ impl Probe {
     }
 
     /// True if something has changed.
-    fn try_look(&mut self, core: &Arc<Core>, serving: &[Arc<Connection>]) -> Result<bool> {
+    fn try_look(&mut self, core: &Arc<Core>, serving: &[Arc<SeatConnection>]) -> Result<bool> {
         let mut changed = false;
         if let Some(looking) = &mut self.looking {
             let readings = readings(core, serving);
@@ -117,7 +117,7 @@ impl Probe {
     }
 
     /// Starts a fresh process, which reads everything.
-    fn begin_anew(&mut self, core: &Arc<Core>, serving: &[Arc<Connection>]) -> Result<()> {
+    fn begin_anew(&mut self, core: &Arc<Core>, serving: &[Arc<SeatConnection>]) -> Result<()> {
         let first = &serving[0];
         let readings = readings(core, serving);
         let begun = Instant::now();
@@ -158,7 +158,7 @@ impl Probe {
 /// Has a serving connection read what others have added, before a request needs it. Otherwise the first request
 /// would do that, and others would wait behind it. The connections do this one after the other, so the member's
 /// other connections serve meanwhile. Another host does it by itself.
-fn let_it_look(connection: &Connection) {
+fn let_it_look(connection: &SeatConnection) {
     if !connection.record.seat.connector.remote() {
         // If this fails, the connection looks again when a request needs the key.
         let _ = connection.token.look();
@@ -166,6 +166,6 @@ fn let_it_look(connection: &Connection) {
 }
 
 /// From now on, amendments are newer than what is read or seen.
-fn readings<'a>(core: &'a Core, serving: &[Arc<Connection>]) -> Vec<Reading<'a>> {
+fn readings<'a>(core: &'a Core, serving: &[Arc<SeatConnection>]) -> Vec<Reading<'a>> {
     serving.iter().map(|c| core.reading(&c.record)).collect()
 }

@@ -11,7 +11,7 @@ use super::baseline::Slow;
 use crate::catalogue::ReplicaState;
 use crate::core::Core;
 use crate::object_sync::Reading;
-use crate::record::{Connection, Retry};
+use crate::record::{Retry, SeatConnection};
 
 /// Why a connection is to be replaced.
 pub(super) enum Reason {
@@ -40,7 +40,7 @@ impl Core {
     /// Replaces a connection. `false` if a fresh one is no better.
     pub(super) fn replace(
         self: &Arc<Self>,
-        old: &Arc<Connection>,
+        old: &Arc<SeatConnection>,
         reason: &Reason,
     ) -> Result<bool> {
         let record = &old.record;
@@ -48,7 +48,7 @@ impl Core {
         let reading = self.reading(record);
         let token = record.seat.connector.connect_afresh(&old.info)?;
         let generation = self.generation(record.index);
-        let fresh = Arc::new(Connection::new(Arc::clone(record), generation, token));
+        let fresh = Arc::new(SeatConnection::new(Arc::clone(record), generation, token));
         let good = self.is_worth_it(&fresh, old, reason);
         let replaced = good.and_then(|snapshot| match snapshot {
             Some(snapshot) => self
@@ -62,7 +62,7 @@ impl Core {
         replaced
     }
 
-    fn has_no_session_objects(&self, old: &Connection) -> Result<()> {
+    fn has_no_session_objects(&self, old: &SeatConnection) -> Result<()> {
         if self.may_hold_session_objects(old.generation) {
             let message = "session objects of an application may live there";
             return Err(Error::token(Kind::Unsupported, message));
@@ -73,8 +73,8 @@ impl Core {
     /// The objects of the fresh connection, if it is better than the old one.
     fn is_worth_it(
         self: &Arc<Self>,
-        fresh: &Arc<Connection>,
-        old: &Arc<Connection>,
+        fresh: &Arc<SeatConnection>,
+        old: &Arc<SeatConnection>,
         reason: &Reason,
     ) -> Result<Option<Arc<Snapshot>>> {
         let names =
@@ -94,8 +94,8 @@ impl Core {
 
     fn is_proved_and_faster(
         self: &Arc<Self>,
-        fresh: &Arc<Connection>,
-        old: &Arc<Connection>,
+        fresh: &Arc<SeatConnection>,
+        old: &Arc<SeatConnection>,
         slow: &Slow,
     ) -> Result<bool> {
         let catalogue = self.catalogue.load_full();
@@ -118,8 +118,8 @@ impl Core {
     /// The fresh connection serves from here on.
     fn take_over(
         self: &Arc<Self>,
-        fresh: &Arc<Connection>,
-        old: &Arc<Connection>,
+        fresh: &Arc<SeatConnection>,
+        old: &Arc<SeatConnection>,
         snapshot: &Snapshot,
         reading: Reading<'_>,
     ) -> Result<()> {
@@ -163,7 +163,7 @@ impl Core {
     }
 
     /// Waits until nothing runs on a replaced connection. Its process ends with the last reference to it.
-    fn wait_until_drained(&self, old: &Connection) {
+    fn wait_until_drained(&self, old: &SeatConnection) {
         let until = Instant::now() + old.record.seat.timeout;
         while self.scheduler.lock().is_leaving(old.generation) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));

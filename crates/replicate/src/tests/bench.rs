@@ -1,6 +1,6 @@
 //! SoftHSM tokens in a folder of their own, as the members of a pool that only remembers.
 
-use crate::{Coordinator, Member, PoolMembers};
+use crate::{Coordinator, PoolMember, PoolMembers};
 use hsmux_module::{ModuleToken, Options};
 use hsmux_token::ck::*;
 use hsmux_token::sync::Mutex;
@@ -141,7 +141,7 @@ impl Bench {
 
 /// The members; some may be away.
 pub struct Pool {
-    pub members: Mutex<Vec<Member>>,
+    pub members: Mutex<Vec<PoolMember>>,
     pub away: Mutex<Vec<String>>,
     /// The objects that were reported as gone, with the member.
     pub gone: Mutex<Vec<(String, ObjectId)>>,
@@ -152,7 +152,7 @@ impl Pool {
         self.away.lock().push(name.to_owned());
     }
 
-    pub fn returns(&self, name: &str) -> Member {
+    pub fn returns(&self, name: &str) -> PoolMember {
         self.away.lock().retain(|away| away != name);
         let members = self.members.lock();
         members.iter().find(|m| m.name == name).unwrap().clone()
@@ -160,7 +160,7 @@ impl Pool {
 }
 
 impl PoolMembers for Pool {
-    fn members(&self) -> Vec<Member> {
+    fn members(&self) -> Vec<PoolMember> {
         let away = self.away.lock();
         let mut members = self.members.lock().clone();
         for member in members.iter_mut().filter(|m| away.contains(&m.name)) {
@@ -175,7 +175,7 @@ impl PoolMembers for Pool {
     }
 }
 
-pub fn open(folder: &Path, name: &str) -> Member {
+pub fn open(folder: &Path, name: &str) -> PoolMember {
     let options = Options {
         module: MODULE.into(),
         slot: format!("pkcs11:token={name}").parse().unwrap(),
@@ -187,7 +187,7 @@ pub fn open(folder: &Path, name: &str) -> Member {
         member: None,
         uri: None,
     };
-    Member {
+    PoolMember {
         name: name.to_owned(),
         token: Some(ModuleToken::open(options).unwrap()),
     }

@@ -13,13 +13,13 @@ use crate::output;
 #[command(after_help = "Examples:\n  \
     hsmux audit key > audit.pem             # for those who verify the trail\n  \
     (umask 077; hsmux audit key --seal > audit.seal)    # keep it in a safe, not on this host")]
-pub struct Key {
+pub struct AuditKeyCommand {
     /// Print the current secret, which later reveals a past that was rewritten with a stolen state folder
     #[arg(long)]
     seal: bool,
 }
 
-impl Key {
+impl AuditKeyCommand {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let folder = AuditFolder::of(&context.load()?.state);
         if self.seal {

@@ -9,7 +9,7 @@ use hsmux_audit::verify::{TrailVerdict, TrustAnchors, rotated, verify};
 use hsmux_audit::{AuditFolder, Head};
 use hsmux_config::Config;
 use hsmux_daemon::StateLock;
-use hsmux_daemon::admin::{Request, Response};
+use hsmux_daemon::admin::{AdminRequest, AdminResponse};
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -126,8 +126,8 @@ where
 
 /// The last line that the running daemon wrote.
 fn written(context: &Context) -> Option<Head> {
-    match context.ask(&Request::Status).ok()? {
-        Response::Status(status) => Some(status.audit.head),
+    match context.ask(&AdminRequest::Status).ok()? {
+        AdminResponse::Status(status) => Some(status.audit.head),
         _ => None,
     }
 }

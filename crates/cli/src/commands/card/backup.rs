@@ -9,7 +9,7 @@ use hsmux_smartcard::pcsc::Channel;
 use hsmux_smartcard::provision::{Access, ReceiveResult, backup};
 use serde_json::json;
 
-use super::{Login, bar, clone, done, new_file};
+use super::{CardLogin, bar, clone, done, new_file};
 use crate::context::Context;
 use crate::exit::Exit;
 
@@ -25,7 +25,7 @@ pub struct Backup {
     #[arg(long)]
     protected_data: bool,
     #[command(flatten)]
-    login: Login,
+    login: CardLogin,
 }
 
 /// Options of `hsmux card restore`.
@@ -37,7 +37,7 @@ pub struct Restore {
     /// The file
     file: PathBuf,
     #[command(flatten)]
-    login: Login,
+    login: CardLogin,
 }
 
 impl Backup {

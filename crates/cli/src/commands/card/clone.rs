@@ -9,8 +9,8 @@ use hsmux_smartcard::provision::{Access, ProvisionError, ReceiveResult};
 use hsmux_token::Secret;
 use serde_json::json;
 
-use super::find::{self, Found};
-use super::{Breaker, Parked, bar};
+use super::find::{self, FoundCard};
+use super::{Breaker, ParkedMembers, bar};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::output;
@@ -70,14 +70,14 @@ impl Clone {
             .into_iter()
             .map(|card| self.access(card, &shared))
             .collect::<anyhow::Result<Vec<_>>>()?;
-        let parked = Parked::park(context, &serials)?;
+        let parked = ParkedMembers::park(context, &serials)?;
         let outcome = self.copy(context, &mut source, targets);
         drop(source);
         parked.resume(outcome)
     }
 
     /// The named cards, or all. Their serial numbers are unique.
-    fn choose(&self) -> anyhow::Result<(Found, Vec<Found>)> {
+    fn choose(&self) -> anyhow::Result<(FoundCard, Vec<FoundCard>)> {
         let (mut cards, others) = find::all()?;
         find::only_in(&self.reader, &mut cards)?;
         let there: Vec<_> = cards.iter().map(|card| card.serial.clone()).collect();
@@ -109,7 +109,7 @@ impl Clone {
         Ok((source, targets))
     }
 
-    fn access(&self, card: Found, shared: &Secret) -> anyhow::Result<Access<Channel>> {
+    fn access(&self, card: FoundCard, shared: &Secret) -> anyhow::Result<Access<Channel>> {
         let own = |(serial, _): &&(String, PinArg)| *serial == card.serial;
         let pin = match self.pin_of.iter().find(own) {
             Some((serial, source)) => source.read(&format!("PIN of card {serial}"))?,

@@ -12,9 +12,9 @@ use hsmux_smartcard::dkek::{CheckValue, DkekShare, ShareFile};
 use hsmux_smartcard::provision::{ProvisionError as E, domain};
 use serde_json::json;
 
-use super::find::{self, Found};
+use super::find::{self, FoundCard};
 use super::pin::new_pin;
-use super::{Parked, Which, done, new_file};
+use super::{CardSelection, ParkedMembers, done, new_file};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::pin::PinArg;
@@ -22,7 +22,7 @@ use crate::{output, progress};
 
 /// The device key encryption key (DKEK): cards with the same one can exchange keys.
 #[derive(Subcommand, Debug)]
-pub enum Dkek {
+pub enum DkekCommand {
     /// Create a random share in a file, protected by a password
     CreateShare(Create),
     /// Import a share into a card that was initialised for it
@@ -69,7 +69,7 @@ pub struct Import {
     /// The file
     file: PathBuf,
     #[command(flatten)]
-    which: Which,
+    which: CardSelection,
     /// Import it into every present card whose DKEK still misses a share
     #[arg(long, conflicts_with_all = ["card", "reader"])]
     all: bool,
@@ -89,7 +89,7 @@ pub struct Import {
 /// The minimum length of a password, as in sc-hsm-tool.
 const SHORTEST: usize = 6;
 
-impl Dkek {
+impl DkekCommand {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         match self {
             Self::CreateShare(create) => create.run(context),
@@ -153,14 +153,14 @@ impl Import {
             slowly(doing, || custodian::open(&file, &parts))
         };
         let share = share.with_context(|| name.clone())?;
-        let import = |found: &mut Found| import(context, &self.file, found, &share);
+        let import = |found: &mut FoundCard| import(context, &self.file, found, &share);
         if !self.all {
             let imported = self.which.with(context, import)?;
             return show_imported(context, &[imported]);
         }
         let (mut cards, _) = find::all()?;
         let serials: Vec<_> = cards.iter().map(|card| card.serial.clone()).collect();
-        let parked = Parked::park(context, &serials)?;
+        let parked = ParkedMembers::park(context, &serials)?;
         // A card that needs no share is skipped.
         let needless = |error: &anyhow::Error| {
             let known = error.downcast_ref();
@@ -190,7 +190,7 @@ struct Imported {
 fn import(
     context: &Context,
     file: &Path,
-    found: &mut Found,
+    found: &mut FoundCard,
     share: &DkekShare,
 ) -> anyhow::Result<Imported> {
     let action = LocalAction::CardDkekImportShare {

@@ -9,12 +9,12 @@ use hsmux_smartcard::provision::{Access, ProvisionError, report};
 use hsmux_token::Secret;
 
 /// A SmartCard-HSM.
-pub struct Found {
+pub struct FoundCard {
     pub card: Card<Channel>,
     pub serial: String,
 }
 
-impl Found {
+impl FoundCard {
     /// Its reader.
     pub fn reader(&self) -> &str {
         self.card.name()
@@ -51,11 +51,11 @@ impl std::fmt::Display for Other {
 }
 
 /// All SmartCard-HSMs, and other readers with cards.
-pub fn all() -> anyhow::Result<(Vec<Found>, Vec<Other>)> {
+pub fn all() -> anyhow::Result<(Vec<FoundCard>, Vec<Other>)> {
     Ok(look_into(readers()?))
 }
 
-fn look_into(readers: Vec<Reader>) -> (Vec<Found>, Vec<Other>) {
+fn look_into(readers: Vec<Reader>) -> (Vec<FoundCard>, Vec<Other>) {
     let (mut found, mut others) = (Vec::new(), Vec::new());
     for reader in readers {
         if reader.card == CardState::Empty {
@@ -65,7 +65,7 @@ fn look_into(readers: Vec<Reader>) -> (Vec<Found>, Vec<Other>) {
         let known = opened.map_err(ProvisionError::from).and_then(|channel| {
             let mut card = Card::new(channel);
             let serial = report::serial(&mut card)?;
-            Ok(Found { card, serial })
+            Ok(FoundCard { card, serial })
         });
         match known {
             Ok(card) => found.push(card),
@@ -80,7 +80,7 @@ fn look_into(readers: Vec<Reader>) -> (Vec<Found>, Vec<Other>) {
 
 /// The only card with this serial number, in this reader; without both the only card.
 /// If a reader is given, no other one is accessed.
-pub fn one(serial: Option<&str>, reader: Option<&str>) -> anyhow::Result<Found> {
+pub fn one(serial: Option<&str>, reader: Option<&str>) -> anyhow::Result<FoundCard> {
     let mut readers = readers()?;
     if let Some(name) = reader {
         let names: Vec<_> = readers.iter().map(|reader| quoted(&reader.name)).collect();
@@ -109,12 +109,12 @@ pub fn one(serial: Option<&str>, reader: Option<&str>) -> anyhow::Result<Found> 
 /// The only one of these cards with the requested serial number, if any. `place` is the searched location,
 /// `there` the serial numbers of all cards found.
 pub fn single(
-    mut cards: Vec<Found>,
+    mut cards: Vec<FoundCard>,
     serial: Option<&str>,
     place: &str,
     there: &[String],
     others: &[Other],
-) -> anyhow::Result<Found> {
+) -> anyhow::Result<FoundCard> {
     if cards.len() > 1 {
         anyhow::bail!(ambiguous(serial, &cards));
     }
@@ -131,7 +131,7 @@ pub fn single(
 }
 
 /// Keeps only the cards in these readers for their serial numbers.
-pub fn only_in(readers: &[String], cards: &mut Vec<Found>) -> anyhow::Result<()> {
+pub fn only_in(readers: &[String], cards: &mut Vec<FoundCard>) -> anyhow::Result<()> {
     let mut chosen: Vec<(String, &String)> = Vec::new();
     for reader in readers {
         let there = cards.iter().find(|card| card.reader() == reader);
@@ -161,7 +161,7 @@ pub fn only_in(readers: &[String], cards: &mut Vec<Found>) -> anyhow::Result<()>
 }
 
 /// The error for several matching cards, with their readers and the option to choose one.
-fn ambiguous(serial: Option<&str>, cards: &[Found]) -> String {
+fn ambiguous(serial: Option<&str>, cards: &[FoundCard]) -> String {
     let mut text = match serial {
         Some(serial) => format!("{} readers hold a card {serial}", cards.len()),
         None => "there are several cards".to_owned(),

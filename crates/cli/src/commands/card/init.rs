@@ -9,9 +9,9 @@ use hsmux_smartcard::{Initialize, SoPin};
 use serde_json::json;
 
 use super::breaker::digits;
-use super::find::Found;
+use super::find::FoundCard;
 use super::pin::{new_pin, so_pin};
-use super::{Breaker, Which, done};
+use super::{Breaker, CardSelection, done};
 use crate::consent::erasure;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -26,9 +26,9 @@ use crate::pin::PinArg;
     Keys can be copied to other cards only with --dkek-shares, and only to cards with the same shares.\n\
     A new card accepts any SO-PIN. Initialised cards require their SO-PIN.\n\
     The command asks for the label before it erases a card, unless --yes is given.")]
-pub struct Init {
+pub struct CardInit {
     #[command(flatten)]
-    which: Which,
+    which: CardSelection,
     /// The new label of the card
     #[arg(long)]
     label: String,
@@ -52,7 +52,7 @@ pub struct Init {
     yes: bool,
 }
 
-impl Init {
+impl CardInit {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let serial = self.which.with(context, |found| {
             let before = report(&mut found.card, false)?;
@@ -61,7 +61,7 @@ impl Init {
             let how = self.how(so_pin)?;
             let Self { label, which, .. } = &self;
             let breaker = Breaker::new(context)?;
-            let Found { card, serial } = found;
+            let FoundCard { card, serial } = found;
             let serial = &*serial;
             let action = LocalAction::CardInit {
                 card: serial.clone(),

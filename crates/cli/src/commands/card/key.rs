@@ -11,13 +11,13 @@ use hsmux_smartcard::provision::KeyPackage;
 use hsmux_smartcard::provision::package::{InstallOutcome, unwrap, wrap};
 use serde_json::json;
 
-use super::{Login, done, key_reference, new_file};
+use super::{CardLogin, done, key_reference, new_file};
 use crate::context::Context;
 use crate::exit::Exit;
 
 /// Single keys in files, in the format of sc-hsm-tool.
 #[derive(Subcommand, Debug)]
-pub enum Key {
+pub enum CardKeyCommand {
     /// Write a key, its description and its certificate into a file, wrapped under the DKEK
     #[command(after_help = "Example:\n  \
         hsmux card key wrap web.key --card DENK0100001 --key 1\n\n\
@@ -40,10 +40,10 @@ pub struct InFile {
     #[arg(long, value_name = "NUMBER", value_parser = key_reference)]
     key: KeyReference,
     #[command(flatten)]
-    login: Login,
+    login: CardLogin,
 }
 
-impl Key {
+impl CardKeyCommand {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         match self {
             Self::Wrap(key) => key.wrap(context),

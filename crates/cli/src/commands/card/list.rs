@@ -12,7 +12,7 @@ use crate::exit::Exit;
 use crate::output;
 
 /// A card, or its error.
-struct Row {
+struct CardRow {
     serial: String,
     reader: String,
     report: Result<CardReport, ProvisionError>,
@@ -24,7 +24,7 @@ pub fn run(context: &Context) -> anyhow::Result<Exit> {
     let (cards, others) = find::all()?;
     let rows: Vec<_> = cards
         .into_iter()
-        .map(|mut found| Row {
+        .map(|mut found| CardRow {
             reader: found.card.name().to_owned(),
             // A member of the pool remains logged in.
             report: report(&mut found.card, used.contains(&found.serial)),
@@ -41,7 +41,7 @@ pub fn run(context: &Context) -> anyhow::Result<Exit> {
     })
 }
 
-fn show(context: &Context, rows: &[Row], others: &[find::Other]) -> anyhow::Result<()> {
+fn show(context: &Context, rows: &[CardRow], others: &[find::Other]) -> anyhow::Result<()> {
     if context.json {
         let cards: Vec<_> = rows.iter().map(json).collect();
         let others: Vec<_> = others.iter().map(ToString::to_string).collect();
@@ -67,7 +67,7 @@ fn show(context: &Context, rows: &[Row], others: &[find::Other]) -> anyhow::Resu
     Ok(())
 }
 
-fn cells(row: &Row) -> Vec<String> {
+fn cells(row: &CardRow) -> Vec<String> {
     let Ok(card) = &row.report else {
         return vec![row.serial.clone(), "fails, see below".into()];
     };
@@ -128,7 +128,7 @@ fn kind(key: &KeyReport) -> Option<String> {
     })
 }
 
-fn json(row: &Row) -> Value {
+fn json(row: &CardRow) -> Value {
     let card = match &row.report {
         Ok(card) => card,
         Err(error) => {

@@ -20,8 +20,8 @@ use hsmux_smartcard::provision::{Access, CardProgress};
 use indicatif::ProgressBar;
 
 use self::breaker::Breaker;
-use self::find::Found;
-use self::parked::Parked;
+use self::find::FoundCard;
+use self::parked::ParkedMembers;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::pin::PinArg;
@@ -29,7 +29,7 @@ use crate::{output, progress};
 
 /// SmartCard-HSMs and Nitrokey HSMs in PC/SC readers. Cards are named by their serial numbers, or by their readers.
 #[derive(Subcommand, Debug)]
-pub enum Card {
+pub enum CardCommand {
     /// List the cards with versions, PINs, DKEK and keys; no try of a PIN is spent
     #[command(
         after_help = "Examples:\n  hsmux card list\n  hsmux card list --json\n\n\
@@ -37,18 +37,18 @@ pub enum Card {
     )]
     List,
     /// Initialise a card, which erases it
-    Init(init::Init),
+    Init(init::CardInit),
     /// The DKEK, which wraps keys for other cards
     #[command(subcommand)]
-    Dkek(dkek::Dkek),
+    Dkek(dkek::DkekCommand),
     /// Single keys in files
     #[command(subcommand)]
-    Key(key::Key),
+    Key(key::CardKeyCommand),
     /// Copy all keys, certificates and data of one card to others, and prove the keys
     Clone(clone::Clone),
     /// PINs of a card
     #[command(subcommand)]
-    Pin(pin::Pin),
+    Pin(pin::CardPinCommand),
     /// Write all contents of a card into one file; keys remain wrapped under its DKEK
     Backup(backup::Backup),
     /// Restore all contents of a backup to a card with the same DKEK
@@ -57,7 +57,7 @@ pub enum Card {
 
 /// The selection of a card.
 #[derive(Args, Debug)]
-pub struct Which {
+pub struct CardSelection {
     /// The card's serial number [default: the only present card]
     #[arg(long, value_name = "SERIAL")]
     card: Option<String>,
@@ -71,15 +71,15 @@ pub struct Which {
 
 /// The selection of a card, and its user's PIN.
 #[derive(Args, Debug)]
-pub struct Login {
+pub struct CardLogin {
     #[command(flatten)]
-    which: Which,
+    which: CardSelection,
     /// The user's PIN: file:PATH, env:NAME, fd:NUMBER or prompt
     #[arg(long, value_name = "SOURCE", default_value = "prompt")]
     pin: PinArg,
 }
 
-impl Card {
+impl CardCommand {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         match self {
             Self::List => list::run(context),
@@ -94,15 +94,15 @@ impl Card {
     }
 }
 
-impl Which {
-    fn find(&self) -> anyhow::Result<Found> {
+impl CardSelection {
+    fn find(&self) -> anyhow::Result<FoundCard> {
         find::one(self.card.as_deref(), self.reader.as_deref())
     }
 
-    /// Opens the card. A member of the daemon that uses it is parked until `Parked` is resumed.
-    fn open(&self, context: &Context) -> anyhow::Result<(Found, Parked)> {
+    /// Opens the card. A member of the daemon that uses it is parked until `ParkedMembers` is resumed.
+    fn open(&self, context: &Context) -> anyhow::Result<(FoundCard, ParkedMembers)> {
         let found = self.find()?;
-        let parked = Parked::park(context, std::slice::from_ref(&found.serial))?;
+        let parked = ParkedMembers::park(context, std::slice::from_ref(&found.serial))?;
         Ok((found, parked))
     }
 
@@ -110,7 +110,7 @@ impl Which {
     fn with<T>(
         &self,
         context: &Context,
-        work: impl FnOnce(&mut Found) -> anyhow::Result<T>,
+        work: impl FnOnce(&mut FoundCard) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         let (mut found, parked) = self.open(context)?;
         let outcome = work(&mut found);
@@ -119,7 +119,7 @@ impl Which {
     }
 }
 
-impl Login {
+impl CardLogin {
     /// The same with the PIN of the card's user. `action` creates the line of the audit trail from the serial number.
     fn with<T>(
         &self,
@@ -141,7 +141,7 @@ impl Login {
         let found = self.which.find()?;
         let pin = self.pin.read(&format!("PIN of card {}", found.serial))?;
         let action = action(found.serial.clone());
-        let parked = Parked::park(context, std::slice::from_ref(&found.serial))?;
+        let parked = ParkedMembers::park(context, std::slice::from_ref(&found.serial))?;
         let mut access = found.access(pin, self.which.last_try);
         let shown = || -> anyhow::Result<T> {
             Breaker::new(context)?.pass(&mut access)?;

@@ -3,27 +3,27 @@
 use std::path::Path;
 
 use hsmux_config::Config;
-use hsmux_daemon::admin::{AdminClient, DaemonStatus, MemberStatus, Request, Response};
+use hsmux_daemon::admin::{AdminClient, AdminRequest, AdminResponse, DaemonStatus, MemberStatus};
 
 use crate::context::Context;
 use crate::rest::Rest;
 
 /// A member that uses one of the cards, or may do so soon.
 #[derive(Clone)]
-struct User {
+struct CardMember {
     name: String,
     /// It was in service before, and has to be resumed.
     serves: bool,
 }
 
 /// Members that this command has parked, and resumes at its end.
-pub struct Parked {
+pub struct ParkedMembers {
     admin: Option<AdminClient>,
-    members: Vec<User>,
+    members: Vec<CardMember>,
     rest: Option<Rest>,
 }
 
-impl Parked {
+impl ParkedMembers {
     /// Parks the members that use the cards with these serial numbers. Without a daemon there are none.
     /// If the daemon does not answer it is an error, because it may be using the cards.
     pub fn park(context: &Context, serials: &[String]) -> anyhow::Result<Self> {
@@ -35,14 +35,14 @@ impl Parked {
         let Some(admin) = &parked.admin else {
             return Ok(parked);
         };
-        let users = users(&status(admin)?, &context.draft()?.config, serials);
-        if users.is_empty() {
+        let members = members_using(&status(admin)?, &context.draft()?.config, serials);
+        if members.is_empty() {
             return Ok(parked);
         }
-        let names: Vec<_> = users.iter().map(|user| user.name.clone()).collect();
+        let names: Vec<_> = members.iter().map(|member| member.name.clone()).collect();
         parked.rest = Some(Rest::of(Path::new("/proc/self/exe"), context, &names)?);
-        for member in users {
-            let request = Request::TokenPark {
+        for member in members {
+            let request = AdminRequest::TokenPark {
                 token: member.name.clone(),
                 reason: "hsmux card works on its card".into(),
                 force: true,
@@ -73,8 +73,8 @@ impl Parked {
         let Some(admin) = &self.admin else {
             return Vec::new();
         };
-        let resume = |member: User| {
-            let answer = admin.ask(&Request::TokenResume { token: member.name });
+        let resume = |member: CardMember| {
+            let answer = admin.ask(&AdminRequest::TokenResume { token: member.name });
             answer.err().filter(|_| member.serves)
         };
         let failures = self.members.drain(..).filter_map(resume);
@@ -84,7 +84,7 @@ impl Parked {
     }
 }
 
-impl Drop for Parked {
+impl Drop for ParkedMembers {
     fn drop(&mut self) {
         for failure in self.put_back() {
             eprintln!("hsmux: {failure}");
@@ -114,25 +114,25 @@ fn daemon(context: &Context) -> anyhow::Result<Option<AdminClient>> {
 }
 
 fn status(admin: &AdminClient) -> anyhow::Result<DaemonStatus> {
-    match admin.ask(&Request::Status)? {
-        Response::Status(status) => Ok(*status),
+    match admin.ask(&AdminRequest::Status)? {
+        AdminResponse::Status(status) => Ok(*status),
         _ => anyhow::bail!("the daemon answered something else"),
     }
 }
 
 /// Members that use these cards and were not parked before. A member without a token yet may use one soon,
 /// unless its configured token is another.
-fn users(status: &DaemonStatus, config: &Config, serials: &[String]) -> Vec<User> {
+fn members_using(status: &DaemonStatus, config: &Config, serials: &[String]) -> Vec<CardMember> {
     let may_use = |member: &&MemberStatus| {
         let seen = member.token.as_ref().map(|token| &token.serial);
         let named = || config.member(&member.name)?.uri.serial.as_ref();
         let serial = seen.or_else(named);
         serial.is_none_or(|serial| serials.contains(serial)) && member.state != "parked"
     };
-    let users = status.members.iter().filter(may_use);
-    let user = |member: &MemberStatus| User {
+    let members = status.members.iter().filter(may_use);
+    let on_card = |member: &MemberStatus| CardMember {
         name: member.name.clone(),
         serves: member.in_service > 0,
     };
-    users.map(user).collect()
+    members.map(on_card).collect()
 }

@@ -9,15 +9,15 @@ use hsmux_token::Secret;
 use serde_json::json;
 
 use super::breaker::digits;
-use super::find::Found;
-use super::{Breaker, Login, Which, done};
+use super::find::FoundCard;
+use super::{Breaker, CardLogin, CardSelection, done};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::pin::PinArg;
 
 /// PINs of a card.
 #[derive(Subcommand, Debug)]
-pub enum Pin {
+pub enum CardPinCommand {
     /// Change the user's PIN; this also replaces a transport PIN
     Change(Change),
     /// Unblock a PIN with the SO-PIN
@@ -31,7 +31,7 @@ pub enum Pin {
     A wrong PIN is tried only once. Members of a running daemon need the new PIN in their configuration.")]
 pub struct Change {
     #[command(flatten)]
-    login: Login,
+    login: CardLogin,
     /// The new PIN: file:PATH, env:NAME, fd:NUMBER or prompt
     #[arg(long, value_name = "SOURCE", default_value = "prompt")]
     new_pin: PinArg,
@@ -44,7 +44,7 @@ pub struct Change {
     hsmux card pin unblock --card DENK0100001 --new-pin file:new.pin")]
 pub struct Unblock {
     #[command(flatten)]
-    which: Which,
+    which: CardSelection,
     /// The SO-PIN, 16 hexadecimal digits: file:PATH, env:NAME, fd:NUMBER or prompt
     #[arg(long, value_name = "SOURCE", default_value = "prompt")]
     so_pin: PinArg,
@@ -53,7 +53,7 @@ pub struct Unblock {
     new_pin: Option<PinArg>,
 }
 
-impl Pin {
+impl CardPinCommand {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let (serial, what) = match self {
             Self::Change(change) => (change.run(context)?, "has a new PIN"),
@@ -74,7 +74,7 @@ impl Change {
             let new = new_pin(&self.new_pin, "new PIN")?;
             let last_try = self.login.which.last_try;
             let breaker = Breaker::new(context)?;
-            let Found { card, serial } = found;
+            let FoundCard { card, serial } = found;
             let serial = &*serial;
             let action = LocalAction::CardPinChange {
                 card: serial.clone(),
@@ -97,7 +97,7 @@ impl Unblock {
             let new = self.new_pin.as_ref().map(|pin| new_pin(pin, "new PIN"));
             let (new, last_try) = (new.transpose()?, self.which.last_try);
             let breaker = Breaker::new(context)?;
-            let Found { card, serial } = found;
+            let FoundCard { card, serial } = found;
             let serial = &*serial;
             let action = LocalAction::CardPinUnblock {
                 card: serial.clone(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use clap::Args;
-use hsmux_daemon::admin::{KeyRow, Request};
+use hsmux_daemon::admin::{AdminRequest, KeyRow};
 
 use super::KeyChoice;
 use super::{ask, keys};
@@ -45,7 +45,10 @@ pub struct Delete {
 impl Delete {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let uri = self.choice.required()?.to_string();
-        let found = keys(&context.admin()?, &Request::KeyFind { key: uri.clone() })?;
+        let found = keys(
+            &context.admin()?,
+            &AdminRequest::KeyFind { key: uri.clone() },
+        )?;
         if self.dry_run && context.json {
             output::json(&found)?;
             return Ok(Exit::Done);
@@ -73,7 +76,7 @@ impl Delete {
         ask(
             context,
             "deleting",
-            &Request::KeyDelete {
+            &AdminRequest::KeyDelete {
                 key: uri,
                 objects,
                 broker_keys: self.broker_keys,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
-use hsmux_daemon::admin::{Request, Response};
+use hsmux_daemon::admin::{AdminRequest, AdminResponse};
 use hsmux_software::reference;
 
 use super::KeyChoice;
@@ -49,7 +49,7 @@ impl Csr {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let key = self.choice.required()?.to_string();
         let about = format!("certification request of {:?} by {key}", self.subject);
-        let request = Request::KeyCsr {
+        let request = AdminRequest::KeyCsr {
             key,
             subject: self.subject,
             names: self.names,
@@ -63,19 +63,19 @@ impl Reference {
         let key = self.choice.required()?;
         let pem = reference::to_pem(&key)?;
         let about = format!("reference to {key}");
-        give(context, Response::Text(pem), self.out, &about)
+        give(context, AdminResponse::Text(pem), self.out, &about)
     }
 }
 
 /// Writes a text to a file, if given, and reports that.
 fn give(
     context: &Context,
-    response: Response,
+    response: AdminResponse,
     out: Option<PathBuf>,
     about: &str,
 ) -> anyhow::Result<Exit> {
     match (response, out) {
-        (Response::Text(pem), Some(file)) => {
+        (AdminResponse::Text(pem), Some(file)) => {
             std::fs::write(&file, pem).with_context(|| file.display().to_string())?;
             if !context.json {
                 println!("wrote {}: {about}", file.display());

@@ -20,7 +20,7 @@ use crate::pin::PinArg;
 
 /// The location of the authority.
 #[derive(Args, Debug)]
-pub struct At {
+pub struct AuthorityLocation {
     /// The authority's folder
     #[arg(long, value_name = "FOLDER", default_value = "ca")]
     pub ca: PathBuf,
@@ -28,9 +28,9 @@ pub struct At {
 
 /// The authority with its signing key.
 #[derive(Args, Debug)]
-pub struct Signing {
+pub struct AuthoritySigning {
     #[command(flatten)]
-    at: At,
+    at: AuthorityLocation,
 
     /// The PIN of the token with the authority's key, if any: file:PATH, env:NAME, fd:NUMBER or prompt
     #[arg(long, value_name = "SOURCE")]
@@ -44,9 +44,9 @@ pub struct Signing {
       --pin file:ca.pin\n\n\
     The folder has the private key, ca.key, unless that is in a token. Keep it on a machine without access to\n\
     the cluster. hsmux node enroll writes all files for a host, including the authority's certificate.")]
-pub struct Init {
+pub struct AuthorityInit {
     #[command(flatten)]
-    signing: Signing,
+    signing: AuthoritySigning,
 
     /// The name in its certificate, unique among the hosts' authorities [default: hsmux nodes, and random digits]
     #[arg(long)]
@@ -73,7 +73,7 @@ const IN_POOL: &str = "hsmux: every program and every [[peer]] that sees this ke
                        any name with it: give each listener and each [[peer]] `keys` without it, or have it in a token \
                        that is no member (--module)";
 
-impl Init {
+impl AuthorityInit {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let folder = &self.signing.at.ca;
         let key = self.parts.with(self.key.as_ref())?;
@@ -111,7 +111,7 @@ impl Init {
     }
 }
 
-impl Signing {
+impl AuthoritySigning {
     /// Opens it, and the token with its key.
     pub fn open(&self, context: &Context) -> anyhow::Result<Authority> {
         let authority = Authority::open(&self.at.ca)?;

@@ -9,7 +9,7 @@ use hsmux_node::ca::{self, Authority, EnrollmentRequest, IssuedCertificate};
 use humantime::parse_duration;
 use serde_json::json;
 
-use super::authority::{At, Signing};
+use super::authority::{AuthorityLocation, AuthoritySigning};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::output;
@@ -20,7 +20,7 @@ use crate::output;
     hsmux node request web1 --out /etc/hsmux/node\n\n\
     The new folder has node.key, which stays on this host, and node.csr. Copy node.csr to the authority's host,\n\
     run hsmux node enroll web1 --csr node.csr there, and copy the three new files back into the folder.")]
-pub struct Request {
+pub struct NodeRequestCommand {
     /// The host's name, as others have it in [[peer]] and as `name` of a [[token]]
     name: String,
 
@@ -57,14 +57,14 @@ pub struct Enroll {
     out: Option<PathBuf>,
 
     #[command(flatten)]
-    signing: Signing,
+    signing: AuthoritySigning,
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  hsmux node list --ca /root/ca")]
 pub struct List {
     #[command(flatten)]
-    at: At,
+    at: AuthorityLocation,
 }
 
 #[derive(Args, Debug)]
@@ -78,10 +78,10 @@ pub struct Revoke {
     which: String,
 
     #[command(flatten)]
-    signing: Signing,
+    signing: AuthoritySigning,
 }
 
-impl Request {
+impl NodeRequestCommand {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let folder = self.out.unwrap_or_else(|| PathBuf::from(&self.name));
         ca::request(&self.name, &folder)?;

@@ -8,8 +8,8 @@ use clap::{Args, Subcommand};
 use super::serve::Serve;
 use crate::context::Context;
 use crate::exit::Exit;
-use authority::Init;
-use certificate::{Enroll, List, Request, Revoke};
+use authority::AuthorityInit;
+use certificate::{Enroll, List, NodeRequestCommand, Revoke};
 
 /// Options of `hsmux node`.
 #[derive(Args, Debug)]
@@ -26,19 +26,19 @@ use certificate::{Enroll, List, Request, Revoke};
 )]
 pub struct Node {
     #[command(subcommand)]
-    act: Option<Act>,
+    command: Option<NodeCommand>,
 
     #[command(flatten)]
     serve: Serve,
 }
 
 #[derive(Subcommand, Debug)]
-enum Act {
+enum NodeCommand {
     /// Manage the authority that issues certificates for hosts
     #[command(subcommand)]
     Ca(Ca),
     /// Create a key and a certificate request on a host
-    Request(Request),
+    Request(NodeRequestCommand),
     /// Issue a certificate for a host
     Enroll(Enroll),
     /// List the certificates of hosts
@@ -50,17 +50,17 @@ enum Act {
 #[derive(Subcommand, Debug)]
 enum Ca {
     /// Create an authority in a new folder
-    Init(Box<Init>),
+    Init(Box<AuthorityInit>),
 }
 
 impl Node {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        match self.act {
-            Some(Act::Ca(Ca::Init(init))) => init.run(context),
-            Some(Act::Request(request)) => request.run(context),
-            Some(Act::Enroll(enroll)) => enroll.run(context),
-            Some(Act::List(list)) => list.run(context),
-            Some(Act::Revoke(revoke)) => revoke.run(context),
+        match self.command {
+            Some(NodeCommand::Ca(Ca::Init(init))) => init.run(context),
+            Some(NodeCommand::Request(request)) => request.run(context),
+            Some(NodeCommand::Enroll(enroll)) => enroll.run(context),
+            Some(NodeCommand::List(list)) => list.run(context),
+            Some(NodeCommand::Revoke(revoke)) => revoke.run(context),
             None if context.load()?.node.is_none() => {
                 let file = context.file();
                 let message = format!(
@@ -76,6 +76,6 @@ impl Node {
 
     /// Whether it runs the daemon, and is no command about certificates.
     pub fn serves(&self) -> bool {
-        self.act.is_none()
+        self.command.is_none()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hsmux_daemon::admin::{MemberStatus, Request, Response};
+use hsmux_daemon::admin::{AdminRequest, AdminResponse, MemberStatus};
 use hsmux_module::{SlotInfo, public_objects};
 use hsmux_token::Uri;
 
@@ -15,7 +15,7 @@ pub fn spare_member(context: &Context, module: &Path, token: &SlotInfo) -> anyho
     let Ok(draft) = context.draft() else {
         return Ok(());
     };
-    let Ok(Response::Status(daemon)) = context.ask(&Request::Status) else {
+    let Ok(AdminResponse::Status(daemon)) = context.ask(&AdminRequest::Status) else {
         return Ok(());
     };
     let module = real(module);

@@ -23,7 +23,7 @@ use crate::pin::PinArg;
       --uri pkcs11:serial=0a1b2c --erase\n\n\
     The command asks for the label before it erases a token, unless --yes is given. It refuses a member of the\n\
     running daemon, unless --force is given.")]
-pub struct Init {
+pub struct TokenInit {
     /// The vendor's PKCS#11 module
     #[arg(long, value_name = "FILE")]
     module: PathBuf,
@@ -53,7 +53,7 @@ pub struct Init {
     state: Option<PathBuf>,
 }
 
-impl Init {
+impl TokenInit {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let (found, others) = self.found()?;
         self.keep_labels_apart(&others)?;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use hsmux_daemon::admin::{Request, Response};
-use hsmux_daemon::doctor::Found;
+use hsmux_daemon::admin::{AdminRequest, AdminResponse};
+use hsmux_daemon::doctor::FoundToken;
 use hsmux_module::SlotInfo;
 use hsmux_token::{TokenFlags, TokenInfo};
 use serde::{Deserialize, Serialize};
@@ -53,7 +53,7 @@ impl List {
 }
 
 fn members(context: &Context) -> anyhow::Result<Exit> {
-    let Response::Status(daemon) = context.ask(&Request::Status)? else {
+    let AdminResponse::Status(daemon) = context.ask(&AdminRequest::Status)? else {
         anyhow::bail!("the daemon answered something else");
     };
     if context.json {
@@ -104,7 +104,7 @@ impl From<SlotInfo> for SlotRow {
     }
 }
 
-impl From<SlotRow> for Found {
+impl From<SlotRow> for FoundToken {
     fn from(row: SlotRow) -> Self {
         Self {
             slot: row.slot,

@@ -159,8 +159,8 @@ fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let measured = if let [channel::IN_READER, millis] = texts(&arguments)[..] {
         channel::in_reader(millis).map(|()| true)
-    } else if let Some(asked) = Asked::read(arguments.into_iter()) {
-        Ok(asked.measure())
+    } else if let Some(options) = FigureOptions::read(arguments.into_iter()) {
+        Ok(options.measure())
     } else {
         eprintln!("{}", usage());
         return ExitCode::from(2);
@@ -188,33 +188,33 @@ fn usage() -> String {
     )
 }
 
-/// The command line.
-struct Asked {
+/// The options of the command line.
+struct FigureOptions {
     effort: Effort,
     only: Vec<String>,
     file: Option<PathBuf>,
 }
 
-impl Asked {
+impl FigureOptions {
     fn read(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
-        let mut asked = Self {
+        let mut options = Self {
             effort: THOROUGH,
             only: Vec::new(),
             file: None,
         };
         while let Some(argument) = arguments.next() {
             match &*argument {
-                "--quick" => asked.effort = QUICK,
+                "--quick" => options.effort = QUICK,
                 "--only" => {
                     let only = arguments.next()?;
                     PARTS.iter().find(|(name, _)| means(&only, name))?;
-                    asked.only.push(only);
+                    options.only.push(only);
                 }
                 option if option.starts_with('-') => return None,
-                file => asked.file = Some(file.into()),
+                file => options.file = Some(file.into()),
             }
         }
-        Some(asked)
+        Some(options)
     }
 
     /// Measures, prints and writes the requested parts; returns whether every goal was reached.

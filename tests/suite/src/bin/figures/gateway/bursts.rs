@@ -20,7 +20,7 @@ const USERS: usize = 60;
 const STEPS: [usize; 3] = [3, 2, 1];
 
 /// A kind of key with published bursts.
-struct Published {
+struct PublishedBurst {
     /// Its name in the table.
     name: &'static str,
     label: &'static str,
@@ -28,14 +28,14 @@ struct Published {
     signatures: &'static str,
 }
 
-const KEYS: [Published; 2] = [
-    Published {
+const KEYS: [PublishedBurst; 2] = [
+    PublishedBurst {
         name: "rsa-2048",
         label: "rsa",
         card: KeyKind::Rsa(2048),
         signatures: "rsa_pss_rsae_sha256:rsa_pkcs1_sha256",
     },
-    Published {
+    PublishedBurst {
         name: "ec-prime256v1",
         label: "ec",
         card: KeyKind::Ec(256),
@@ -43,7 +43,7 @@ const KEYS: [Published; 2] = [
     },
 ];
 
-impl Published {
+impl PublishedBurst {
     /// The maximum rate of one card, per second.
     fn per_second(&self) -> f64 {
         let service = Timing::SmartCardHsm.service(Operation::Sign, self.card);

@@ -24,33 +24,33 @@ const LOOK: Duration = Duration::from_secs(1);
 const START_WITHIN: Duration = Duration::from_secs(30);
 
 /// A service under supervision. Dropping it ends it, and waits for that.
-pub struct Supervised {
-    service: Arc<Service>,
+pub struct ServiceSupervisor {
+    service: Arc<SupervisedService>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Service {
+struct SupervisedService {
     name: &'static str,
     program: ServiceProgram,
     running: Weak<Running>,
     /// Where its connections come in, if it uses keys itself.
     entrance: Option<Entrance>,
-    now: Mutex<Now>,
+    now: Mutex<SupervisedState>,
     changed: Condvar,
 }
 
-/// How it is.
-struct Now {
+/// The state of a supervised service.
+struct SupervisedState {
     status: ServiceStatus,
     link: Option<Arc<ServiceLink>>,
     listens: bool,
     is_ending: bool,
 }
 
-/// Told of the first start: that it serves, or why not.
-type Started = Option<Sender<Result<()>>>;
+/// The channel for the result of the first start.
+type StartSender = Option<Sender<Result<()>>>;
 
-impl Supervised {
+impl ServiceSupervisor {
     /// Starts it, and waits until it serves or cannot.
     pub fn start(
         name: &'static str,
@@ -60,12 +60,12 @@ impl Supervised {
         let failed = |why: &dyn std::fmt::Display| {
             Error::pool(Kind::Environment, format!("the {name} cannot start: {why}"))
         };
-        let service = Arc::new(Service {
+        let service = Arc::new(SupervisedService {
             name,
             program: program.clone(),
             running: Arc::downgrade(running),
             entrance: (name == super::GATEWAY).then(|| running.listeners.of_gateway(running)),
-            now: Mutex::new(Now {
+            now: Mutex::new(SupervisedState {
                 status: ServiceStatus {
                     name: name.to_owned(),
                     state: ServiceState::Starting,
@@ -86,9 +86,9 @@ impl Supervised {
             thread.spawn(move || service.supervise(Some(tell)))
         };
         let thread = Some(thread.map_err(|e| failed(&e))?);
-        let supervised = Self { service, thread };
+        let supervisor = Self { service, thread };
         match told.recv_timeout(START_WITHIN) {
-            Ok(started) => started.map(|()| supervised),
+            Ok(started) => started.map(|()| supervisor),
             Err(_) => Err(failed(&format!(
                 "it says nothing within {} s",
                 START_WITHIN.as_secs()
@@ -140,7 +140,7 @@ impl Supervised {
     }
 }
 
-impl Drop for Supervised {
+impl Drop for ServiceSupervisor {
     fn drop(&mut self) {
         self.begin_end();
         if let Some(thread) = self.thread.take() {
@@ -149,8 +149,8 @@ impl Drop for Supervised {
     }
 }
 
-impl Service {
-    fn supervise(&self, mut started: Started) {
+impl SupervisedService {
+    fn supervise(&self, mut started: StartSender) {
         let mut restarts = Restarts::default();
         loop {
             let begun = Instant::now();
@@ -184,7 +184,7 @@ impl Service {
     }
 
     /// From a start to the end after it; answers why it has ended.
-    fn live(&self, started: &mut Started) -> Error {
+    fn live(&self, started: &mut StartSender) -> Error {
         let (child, link) = match self.begin() {
             Ok(begun) => begun,
             Err(error) => {
@@ -219,7 +219,7 @@ impl Service {
     }
 
     /// Does what it asks for until its link ends; answers what it says of that.
-    fn attend(&self, link: &ServiceLink, started: &mut Started) -> Option<Error> {
+    fn attend(&self, link: &ServiceLink, started: &mut StartSender) -> Option<Error> {
         let (mut said, mut told) = (None, None);
         loop {
             self.tell_trouble(link, &mut told)?;
