@@ -17,7 +17,7 @@ use hsmux_vcard::{MemoryChannel, Profile, Slot};
 use crate::burn_in::NamedToken;
 
 pub use hsmux_smartcard::KeyPairKind;
-pub use hsmux_vcard::{RunControl, Timing};
+pub use hsmux_vcard::{Control, Timing};
 
 /// Not secret: the cards protect nothing.
 const PIN: &[u8] = b"648219";
@@ -31,7 +31,7 @@ pub struct VirtualCard {
     /// The token for the burn-in.
     pub named_token: NamedToken,
     /// The control that pulls the card and orders faults.
-    pub control: RunControl,
+    pub control: Control,
 }
 
 /// Parses a kind of key pair: `rsa:2048`, `ec:brainpoolP256r1`, `ec:P-256`.

@@ -76,7 +76,7 @@ impl MemoryChannel {
         let inner = &self.slot.0;
         let mut owner = inner.owner.lock();
         let others = |owner: &mut Option<u64>| owner.is_some_and(|owner| owner != self.id);
-        let waited = shared
+        let waited = inner
             .free
             .wait_while_for(&mut owner, others, inner.access_timeout);
         if waited.timed_out() {

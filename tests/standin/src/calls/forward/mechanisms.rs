@@ -2,7 +2,7 @@
 
 use hsmux_token::ck::*;
 
-use super::BEHIND;
+use super::FORWARD_MODULE;
 use crate::calls::{code, padded, put_list};
 use crate::control::ControlFile;
 
