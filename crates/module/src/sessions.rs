@@ -18,7 +18,7 @@ pub(crate) struct Sessions {
     lanes: Stack,
     /// The session of session objects, which live as long as it does. `None` if the token has only one session for
     /// everything.
-    object_sessions: Option<Stack>,
+    for_objects: Option<Stack>,
     count: u32,
 }
 
@@ -51,14 +51,14 @@ impl Sessions {
         let mut opened = Self {
             slot,
             lanes: Stack::default(),
-            object_sessions: None,
+            for_objects: None,
             count: 0,
             library,
         };
         let first = opened.library.open_session(slot)?;
-        let object_sessions = Stack::default();
-        object_sessions.idle.lock().push(first);
-        opened.object_sessions = Some(object_sessions);
+        let for_objects = Stack::default();
+        for_objects.idle.lock().push(first);
+        opened.for_objects = Some(for_objects);
         while opened.count < wanted.max(1) {
             match opened.library.open_session(slot) {
                 Ok(session) => opened.lanes.idle.lock().push(session),
@@ -68,7 +68,7 @@ impl Sessions {
             opened.count += 1;
         }
         if opened.count == 0 {
-            opened.lanes = opened.object_sessions.take().unwrap_or_default();
+            opened.lanes = opened.for_objects.take().unwrap_or_default();
             opened.count = 1;
         }
         Ok(opened)
@@ -81,7 +81,7 @@ impl Sessions {
 
     /// Whether the only session does all work and holds session objects.
     pub(crate) fn is_only_one(&self) -> bool {
-        self.object_sessions.is_none()
+        self.for_objects.is_none()
     }
 
     /// The module of the sessions.
@@ -105,8 +105,8 @@ impl Sessions {
 
     /// Leases a session as soon as one is idle.
     pub(crate) fn lease(&self, purpose: Purpose, deadline: Instant) -> Result<Lease<'_>> {
-        let stack = match (purpose, &self.object_sessions) {
-            (Purpose::Keep, Some(object_sessions)) => object_sessions,
+        let stack = match (purpose, &self.for_objects) {
+            (Purpose::Keep, Some(for_objects)) => for_objects,
             _ => &self.lanes,
         };
         let mut lease = Lease {
@@ -181,8 +181,8 @@ impl Drop for Lease<'_> {
 
 impl Drop for Sessions {
     fn drop(&mut self) {
-        let object_sessions = self.object_sessions.take();
-        for stack in [Some(&self.lanes), object_sessions.as_ref()]
+        let for_objects = self.for_objects.take();
+        for stack in [Some(&self.lanes), for_objects.as_ref()]
             .into_iter()
             .flatten()
         {

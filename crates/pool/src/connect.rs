@@ -164,7 +164,7 @@ impl Core {
                     self.connect(&record, turn);
                 }
                 LifeState::BackOff(until) => {
-                    next = Some(next.map_or(until, |next| next.min(until)))
+                    next = Some(next.map_or(until, |next| next.min(until)));
                 }
                 _ => {}
             }

@@ -43,7 +43,7 @@ impl RuntimeWatchdog {
             while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 let (running, ended) = hsmux_module::here();
                 one_round("the pulse", || {
-                    watch(RuntimeState::of(running, ended != before))
+                    watch(RuntimeState::of(running, ended != before));
                 });
                 pause = if running > 0 || ended != before {
                     OFTEN
