@@ -47,4 +47,5 @@ host_kill() {
     wait_for 30 "the end of $1's processes" host_is_dead "$1"
 }
 
-host_is_dead() { [ -z "$(ip netns pids "$1")" ]; }
+# A process whose first thread has ended is not listed, but its other threads may still hold its sockets.
+host_is_dead() { [ -z "$(ip netns pids "$1")$(ip netns exec "$1" ss -Hltn)" ]; }
