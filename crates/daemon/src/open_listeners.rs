@@ -19,6 +19,8 @@ pub struct OpenListeners {
     reactor: Arc<Reactor>,
     applications: Mutex<Vec<OpenListener>>,
     administration: Mutex<Option<(Listening, SocketFile)>>,
+    /// The gateway's rights, if there is a gateway.
+    gateway: Mutex<Option<Arc<AppService>>>,
     /// The connections of other hosts.
     pub peers: Peers,
 }
@@ -38,6 +40,7 @@ impl OpenListeners {
             reactor,
             applications: Mutex::default(),
             administration: Mutex::default(),
+            gateway: Mutex::default(),
         }
     }
 
@@ -85,8 +88,10 @@ impl OpenListeners {
     /// Accepts the gateway's connections.
     pub fn of_gateway(&self, running: &Running) -> Entrance {
         let settings = Settings::of_gateway(&running.config());
+        let service = AppService::new(Arc::clone(&running.shared), settings);
+        *self.gateway.lock() = Some(Arc::clone(&service));
         let listener_service = ListenerService {
-            service: AppService::new(Arc::clone(&running.shared), settings),
+            service,
             client: Some(ServiceClient::Service),
         };
         self.reactor.entrance(Arc::new(listener_service))
@@ -131,6 +136,9 @@ impl OpenListeners {
         });
         applications.append(&mut added);
         drop(applications);
+        if let Some(gateway) = &*self.gateway.lock() {
+            gateway.change(Settings::of_gateway(new));
+        }
         Ok(lines)
     }
 

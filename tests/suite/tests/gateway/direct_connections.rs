@@ -71,10 +71,11 @@ fn no_handshake_fails_when_workers_with_direct_connections_die() {
 
 #[test]
 fn without_direct_connections_the_daemon_carries_each_signature() {
-    let mut rig = Gateway::prepare();
-    rig.config.daemon.push_str("\ndirect = false");
-    let sites = format!("[[site]]\n{}\n{}", crate::rig::BOTH, crate::rig::FOLDER);
-    let gateway = Gateway::start(rig, "sign_timeout = \"2s\"", &sites);
+    let mut gateway = with("sign_timeout = \"2s\"");
+    wait_for_direct_connections(&gateway);
+    gateway.rig.config.daemon.push_str("\ndirect = false");
+    gateway.rig.write_config();
+    gateway.rig.hsmux("reload").ok();
     for _ in 0..3 {
         sign_often(&gateway);
         assert!(!serves_without_daemon(&gateway));
