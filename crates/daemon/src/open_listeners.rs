@@ -14,6 +14,10 @@ use crate::peers::Peers;
 use crate::service::{AppService, ListenerService};
 use crate::settings::Settings;
 
+/// The most connections of the gateway. It opens 257, and as many again for a moment when it reconnects. A gateway that
+/// was taken over could open connections without end.
+const MOST_OF_GATEWAY: usize = 1024;
+
 /// All open sockets.
 pub struct OpenListeners {
     reactor: Arc<Reactor>,
@@ -94,7 +98,8 @@ impl OpenListeners {
             service,
             client: Some(ServiceClient::Service),
         };
-        self.reactor.entrance(Arc::new(listener_service))
+        self.reactor
+            .entrance(Arc::new(listener_service), MOST_OF_GATEWAY)
     }
 
     /// Takes over another configuration, and answers what has changed. New sockets come first: if one cannot be made,

@@ -135,7 +135,10 @@ impl Peers {
                 from: String::new(),
             }),
         };
-        let entrance = Arc::new(self.reactor.entrance(Arc::new(listener_service)));
+        let entrance = Arc::new(
+            self.reactor
+                .entrance(Arc::new(listener_service), usize::MAX),
+        );
         let made = PeerEntrance {
             service,
             entrance: Arc::clone(&entrance),

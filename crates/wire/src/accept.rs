@@ -47,13 +47,14 @@ impl Reactor {
 }
 
 impl Reactor {
-    /// Serves connections that other code makes.
-    pub fn entrance(&self, service: Arc<dyn Service>) -> Entrance {
+    /// Serves connections that other code makes, up to `most` at once.
+    pub fn entrance(&self, service: Arc<dyn Service>, most: usize) -> Entrance {
         static LAST: AtomicU32 = AtomicU32::new(SOCKETS);
         Entrance(self.adopt(|watch| Within {
             watch,
             service,
             open: Count::default(),
+            most,
             budgets: Budgets::default(),
             number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
         }))
@@ -67,6 +68,7 @@ struct Within {
     watch: Watch,
     service: Arc<dyn Service>,
     open: Count,
+    most: usize,
     budgets: Budgets,
     number: u32,
 }
@@ -75,6 +77,13 @@ impl Entrance {
     /// Serves a connection, which says hello as any other.
     pub fn take(&self, stream: UnixStream) -> io::Result<()> {
         let within = &self.0;
+        if within.open.get() >= within.most {
+            let message = format!(
+                "{} connections are open, which is all that may",
+                within.most
+            );
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, message));
+        }
         stream.set_nonblocking(true)?;
         let service = Arc::clone(&within.service);
         let peer = Peer::of(&stream)?;

@@ -361,3 +361,20 @@ fn greeting() -> Vec<u8> {
     frame::encode(&hello, &mut bytes).unwrap();
     bytes
 }
+
+/// A service that was taken over could open connections without end.
+#[test]
+fn an_entrance_takes_no_more_connections_than_it_may() {
+    let reactor = Reactor::start().unwrap();
+    let daemon = Daemon::new(Arc::new(Echo));
+    let entrance = reactor.entrance(Arc::new(Front(daemon)), 2);
+    let take = || {
+        let (near, far) = UnixStream::pair().unwrap();
+        entrance.take(far).map(|()| near)
+    };
+    let held = [take().unwrap(), take().unwrap()];
+    let refused = take().unwrap_err().to_string();
+    assert!(refused.contains("2 connections are open"), "{refused}");
+    drop(held);
+    until("a closed connection makes room", || take().is_ok());
+}

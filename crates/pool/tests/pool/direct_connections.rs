@@ -105,7 +105,7 @@ fn a_worker_that_is_compared_with_a_fresh_one_serves_no_program_itself() {
     let worker = member.connection(0);
     be_known(&worker, key);
     let reactor = Reactor::start().unwrap();
-    let entrance = reactor.entrance(Arc::new(PoolServer(Arc::clone(&pool))));
+    let entrance = reactor.entrance(Arc::new(PoolServer(Arc::clone(&pool))), usize::MAX);
     let [mut served, mut chosen, mut late] = [(); 3].map(|()| Program::at(&entrance));
     eventually("its work is known to be short", || {
         key.check(pool.execute(&key.signing(), in_seconds(60)).unwrap());
