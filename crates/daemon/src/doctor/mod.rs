@@ -104,7 +104,7 @@ fn of_mistake(mistake: &Mistake) -> Finding {
         line => format!("{}:{line}", mistake.file.display()),
     };
     let advice = if mistake.file.exists() {
-        "mend it, then hsmux config check".to_owned()
+        "fix it, then hsmux config check".to_owned()
     } else {
         format!("hsmux config example > {}", mistake.file.display())
     };

@@ -268,7 +268,7 @@ impl SupervisedService {
         match taken {
             Some(Ok(())) => {}
             Some(Err(error)) => tracing::error!(%error, "a connection of the {}", self.name),
-            None => tracing::error!("the {} has no business with keys", self.name),
+            None => tracing::error!("the {} may not use keys", self.name),
         }
     }
 
