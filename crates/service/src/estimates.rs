@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use hsmux_token::{Error, Estimate, KeyCapacity, Kind, Members, ObjectId, Result};
-use hsmux_wire::Backoff;
 use parking_lot::{Condvar, Mutex};
 
+use crate::direct::DirectConnections;
 use crate::member::DaemonConnector;
 
 /// How often the daemon is asked while keys are used.
@@ -20,9 +20,6 @@ const GOOD_FOR: Duration = Duration::from_secs(1);
 
 /// Uses of a key within [`INTERVAL`] that make direct connections worth it.
 const WORTH: u32 = 16;
-
-/// The most direct connections for one key.
-const MOST_DIRECT: usize = 32;
 
 /// Estimates of the keys of a service. A thread asks the daemon for them while the keys are used.
 pub struct Estimates(Arc<EstimateCache>);
@@ -48,13 +45,6 @@ struct EstimateSnapshot {
     at: Instant,
     of_keys: HashMap<ObjectId, UsedKey>,
     capacities: HashMap<Members, KeyCapacity>,
-}
-
-/// The direct connections of a key.
-#[derive(Default)]
-struct KeyConnections {
-    since: Option<Instant>,
-    backoff: Backoff,
 }
 
 struct UsedKey {
@@ -133,7 +123,7 @@ impl Drop for Estimates {
 
 impl EstimateCache {
     fn keep_current(&self) {
-        let mut direct = HashMap::new();
+        let mut direct = DirectConnections::new(&self.connector);
         let mut state = self.state.lock();
         while !state.has_ended {
             if !self.is_wanted.swap(false, Ordering::AcqRel) {
@@ -162,26 +152,10 @@ impl EstimateCache {
     }
 
     /// Asks for direct connections for keys that are used often.
-    fn connect_directly(&self, direct: &mut HashMap<ObjectId, KeyConnections>) {
+    fn connect_directly(&self, direct: &mut DirectConnections) {
         for (key, used) in &self.snapshot.load().of_keys {
-            let is_worth_it = used.uses.load(Ordering::Relaxed) >= WORTH;
-            if !is_worth_it || self.connector.is_used_directly(key) {
-                continue;
-            }
-            let direct = direct.entry(*key).or_default();
-            if let Some(since) = direct.since.take() {
-                direct.backoff.ended(since.elapsed());
-            }
-            if !direct.backoff.is_over() {
-                continue;
-            }
-            let count = used.estimate.capacity.uses.min(MOST_DIRECT);
-            match self.connector.connect_directly(*key, count) {
-                Ok(()) => direct.since = Some(Instant::now()),
-                Err(error) => {
-                    tracing::debug!(%error, %key, "no direct connections");
-                    direct.backoff.fail();
-                }
+            if used.uses.load(Ordering::Relaxed) >= WORTH {
+                direct.keep(*key, used.estimate.capacity.uses);
             }
         }
     }

@@ -3,6 +3,7 @@
 //! A service reaches its [`Daemon`] by its standard input. The daemon sends the configuration and takes connections.
 
 mod daemon;
+mod direct;
 mod driver;
 mod estimates;
 mod member;

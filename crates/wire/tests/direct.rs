@@ -12,22 +12,8 @@ use std::time::{Duration, Instant};
 use common::*;
 use hsmux_token::{Batch, ObjectId, Operation, Outcome, Result, Snapshot, Token, TokenInfo};
 use hsmux_wire::{
-    Answer, Call, Connection, Direct, Item, ProgramConnection, Reply, Supervisor, VERSION, decode,
-    frame,
+    Answer, Call, Connection, Direct, Item, ProgramConnection, Reply, VERSION, decode, frame,
 };
-
-/// Nobody looks whether it hangs.
-struct Unwatched;
-
-impl Supervisor for Unwatched {
-    fn begin(&self) {}
-
-    fn end(&self, _: u64) -> Option<Instant> {
-        None
-    }
-
-    fn rest(&self) {}
-}
 
 #[test]
 fn a_frame_that_comes_byte_by_byte_ends_its_connection() {

@@ -14,7 +14,7 @@ use hsmux_token::{
     Batch, Error, Kind, Mechanism, ObjectId, Operation, Outcome, Result, Snapshot, Token,
     TokenInfo, Verb, ck,
 };
-use hsmux_wire::{Direct, ProgramConnection, Reactor, RemoteToken, Supervisor, VERSION};
+use hsmux_wire::{Direct, ProgramConnection, Reactor, RemoteToken, VERSION};
 
 /// Signs with its name. The data `fail` and `refuse` get an error.
 struct Named(&'static str);
@@ -47,18 +47,6 @@ impl Token for Named {
 
 const POOL: &str = "the pool";
 const WORKER: &str = "the worker";
-
-struct Unwatched;
-
-impl Supervisor for Unwatched {
-    fn begin(&self) {}
-
-    fn end(&self, _: u64) -> Option<Instant> {
-        None
-    }
-
-    fn rest(&self) {}
-}
 
 fn pool() -> Arc<RemoteToken> {
     let token: Arc<dyn Token> = Arc::new(Named(POOL));

@@ -15,7 +15,8 @@ use hsmux_token::{
 use hsmux_wire::frame::{FrameBuffer, MAX_FRAME, decode, decode_call};
 use hsmux_wire::{
     Answer, Answerer, Call, Connection, Conversation, Endpoint, Greeting, Hello, Link, Listening,
-    Peer, PeerProcess, Reactor, RemoteToken, Reply, SPOKEN, Service, VERSION, agree, serve_lane,
+    Peer, PeerProcess, Reactor, RemoteToken, Reply, SPOKEN, Service, Supervisor, VERSION, agree,
+    serve_lane,
 };
 
 /// Answers the data of a `Use`, and `C_GenerateRandom` by sleeping as many milliseconds.
@@ -50,6 +51,19 @@ impl Token for Echo {
             other => Err(Error::request(Kind::Unsupported, other.call())),
         }
     }
+}
+
+/// Nobody looks whether a worker hangs.
+pub struct Unwatched;
+
+impl Supervisor for Unwatched {
+    fn begin(&self) {}
+
+    fn end(&self, _: u64) -> Option<Instant> {
+        None
+    }
+
+    fn rest(&self) {}
 }
 
 /// A signature over `data`.
