@@ -145,6 +145,13 @@ pub fn churn() -> Vec<ChurnRow> {
     })
 }
 
+/// The rows of [`scaling`] for a kind of key (`rsa-2048`); none without a kind.
+pub fn scaling_of(kind: Option<&str>) -> Vec<ScalingRow> {
+    let mut rows = scaling();
+    rows.retain(|row| Some(&*row.key) == kind);
+    rows
+}
+
 /// All rows of `smartcard-hsm-scaling.csv`.
 pub fn scaling() -> Vec<ScalingRow> {
     let table = include_str!("../reference/smartcard-hsm-scaling.csv");

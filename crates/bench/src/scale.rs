@@ -11,11 +11,12 @@ use crate::{Head, Measurement, ScalingRow, reference};
 /// Options of the measurement.
 #[derive(Clone, Debug)]
 pub struct ScaleOptions {
-    /// The title: `pool web, EC P-256, 16 callers`.
+    /// What is measured, on which tokens.
     pub title: String,
     /// Numbers of members, in the order of measurements. The least one is the base of comparison.
     pub members: Vec<usize>,
-    /// The published kind of key for comparison; see [`crate::BenchKey::published_kind`].
+    /// The published kind of key for comparison, if the members are SmartCard-HSMs; see
+    /// [`crate::BenchKey::published_kind`].
     pub published: Option<&'static str>,
 }
 
@@ -27,13 +28,13 @@ pub struct ScaleReport {
     pub head: Head,
     /// The title.
     pub title: String,
-    /// The published kind of key like the measured one, if any.
+    /// The published kind of key like the measured one, if any and if the members are SmartCard-HSMs.
     pub published: Option<String>,
     /// The steps by the number of members.
     pub steps: Vec<ScaleStep>,
     /// Events during the measurement; their cause adds them.
     pub events: Vec<ScaleEvent>,
-    /// Published figures of a cluster of SmartCard-HSMs.
+    /// Published figures of a cluster of SmartCard-HSMs with this kind of key.
     pub reference: Vec<ScalingRow>,
 }
 
@@ -93,7 +94,7 @@ pub fn run(
             break;
         }
     }
-    let reference = reference::scaling();
+    let reference = reference::scaling_of(options.published);
     let curve = reference::curve(&reference, options.published.unwrap_or_default());
     let steps = steps(measured, &curve);
     Ok(ScaleReport {

@@ -2,45 +2,12 @@
 
 mod common;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Signer, fits_80_columns, keeps_schema, quiet};
+use common::{Signer, fits_80_columns, keeps_schema, measured, options, quiet};
 use hsmux_bench::compare::{self, Bound, Goal, Variant};
-use hsmux_bench::{
-    BenchKey, Latency, LoadModel, Measurement, Process, Until, mechanism, scale, sign,
-};
-use hsmux_token::{Token, Uri};
-
-fn options(signer: Signer, concurrency: usize, count: u64) -> sign::SignOptions {
-    let token: Arc<dyn Token> = Arc::new(signer);
-    let key = BenchKey::find(&*token, None).unwrap();
-    let mut options = sign::SignOptions::new(token, "memory", key, concurrency, count);
-    options.warm_up = Duration::ZERO;
-    options
-}
-
-/// A real measurement with replaced rate and median, so that computed values are known.
-fn measured(per_second: f64, p50: f64) -> Measurement {
-    let options = options(Signer::new(), 1, 20);
-    let found = sign::run(&options, quiet()).unwrap().measurement;
-    let latency = found.latency_us.unwrap();
-    let process = |cpu_s| Process {
-        pid: 1,
-        name: "one".into(),
-        cpu_s,
-        cpu_percent: 0.0,
-        peak_memory_bytes: 0,
-    };
-    Measurement {
-        per_second,
-        elapsed_s: 1.0,
-        // The measuring process, and a server with CPU time equal to its latency.
-        processes: vec![process(1e3), process(p50)],
-        latency_us: Some(Latency { p50, ..latency }),
-        ..found
-    }
-}
+use hsmux_bench::{BenchKey, LoadModel, Measurement, Until, mechanism, sign};
+use hsmux_token::Uri;
 
 #[test]
 fn signatures_are_made_checked_and_reported() {
@@ -145,100 +112,6 @@ fn keys_and_mechanisms_are_found_by_name_or_refused_by_name() {
         sign::run(&options, quiet()).unwrap().measurement.verified,
         1
     );
-}
-
-#[test]
-fn scaling_has_efficiency_and_a_page_of_its_own() {
-    let options = scale::ScaleOptions {
-        title: "pool \"web\" <test>".into(),
-        members: vec![4, 1, 2],
-        published: None,
-    };
-    let rates = [10.0, 19.0, 0.0, 36.0];
-    let mut measure = |members: usize| Ok(measured(rates[members - 1], 100.0));
-    let mut report = scale::run(&options, &mut measure).unwrap();
-    let steps = report
-        .steps
-        .iter()
-        .map(|step| (step.members, step.efficiency));
-    assert_eq!(steps.collect::<Vec<_>>(), [(1, 1.0), (2, 0.95), (4, 0.9)]);
-    report.events.push(scale::ScaleEvent {
-        members: 4,
-        at_s: 0.1,
-        what: "a worker is killed".into(),
-    });
-    keeps_schema(&report);
-    fits_80_columns(&report.to_string());
-
-    let page = report.html();
-    let charts = page.matches("<svg").count();
-    assert_eq!((charts, page.matches("</svg>").count()), (3, 3));
-    for part in [
-        "linear",
-        "published: SmartCard-HSM, rsa-2048",
-        "a worker is killed",
-        "prefers-color-scheme",
-        "pool &quot;web&quot; &lt;test&gt;",
-        "var(--measured)",
-    ] {
-        assert!(page.contains(part), "{part}");
-    }
-    for outside in ["src=", "href=", "url(", "@import", "<script"] {
-        assert!(!page.contains(outside), "{outside}");
-    }
-    // The SVG namespace is a name that nothing fetches.
-    assert!(page.matches("http").count() == page.matches("http://www.w3.org/2000/svg").count());
-    assert!(!page.contains("#0102"), "a colour without a role");
-    if let Some(path) = std::env::var_os("HSMUX_KEEP_PAGE") {
-        std::fs::write(path, page).unwrap();
-    }
-}
-
-#[test]
-fn scaling_has_the_published_curve_beside_it() {
-    let options = scale::ScaleOptions {
-        title: "cards".into(),
-        members: vec![1, 2, 3, 8],
-        published: Some("rsa-2048"),
-    };
-    let mut measure = |members: usize| Ok(measured(1.5 * members as f64, 658_000.0));
-    let report = scale::run(&options, &mut measure).unwrap();
-    let published = report.steps.iter().map(|step| step.published_per_second);
-    assert_eq!(
-        published.collect::<Vec<_>>(),
-        [Some(1.5), Some(3.0), None, Some(12.1)]
-    );
-    let json = keeps_schema(&report);
-    assert_eq!(json["published"], "rsa-2048");
-    let text = report.to_string();
-    for part in ["of published", "99.2 %", "32.8/s*", "are 41.0 per second"] {
-        assert!(text.contains(part), "{part} in\n{text}");
-    }
-    fits_80_columns(&text);
-    let page = report.html();
-    assert!(page.contains("Beside the published") && page.contains("are 41.0 per second"));
-    // Once in the chart of speed-up, once in that of throughput.
-    assert_eq!(
-        page.matches("published: SmartCard-HSM, rsa-2048").count(),
-        2
-    );
-}
-
-#[test]
-fn scaling_refuses_what_makes_no_sense_and_says_where_it_failed() {
-    let none = scale::ScaleOptions {
-        title: String::new(),
-        members: vec![0],
-        published: None,
-    };
-    scale::run(&none, &mut |_| unreachable!()).unwrap_err();
-    let two = scale::ScaleOptions {
-        title: String::new(),
-        members: vec![2],
-        published: None,
-    };
-    let failed = scale::run(&two, &mut |_| Err(hsmux_token::Error::lost("gone"))).unwrap_err();
-    assert!(failed.to_string().contains("with 2 members"));
 }
 
 #[test]

@@ -168,10 +168,7 @@ impl BurnInReport {
             failures,
             memory: state.memory.iter().map(ProcessMemory::of).collect(),
             course: rate_over_time(state.course.points()),
-            reference: reference::scaling()
-                .into_iter()
-                .filter(|row| Some(row.key.as_str()) == kind)
-                .collect(),
+            reference: reference::scaling_of(kind),
         }
     }
 }

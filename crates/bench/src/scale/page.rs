@@ -3,7 +3,7 @@
 use super::text::{PUBLISHED_COMPARISON, STEP};
 use super::{ScaleReport, ScaleStep};
 use crate::format::{count, rate, three};
-use crate::reference;
+use crate::reference::{self, ScalingRow};
 use crate::report::cells;
 use crate::report::chart::{Chart, ChartSeries, Ink, Style};
 use crate::report::page::Page;
@@ -13,7 +13,7 @@ impl ScaleReport {
     pub fn html(&self) -> String {
         let mut page = Page::new(&self.title, &self.head.when_and_where());
         page.headline(&self.headline());
-        page.section("Speed-up", "Rate over that of one member. Published: cloned keys on SmartCard-HSMs, on other hardware.");
+        page.section("Speed-up", "Rate over that of one member.");
         page.chart(&self.speed_up());
         page.section(
             "Throughput",
@@ -22,7 +22,8 @@ impl ScaleReport {
         page.chart(&self.throughput());
         page.table(STEP, self.steps.iter().map(ScaleStep::cells));
         if let Some(kind) = &self.published {
-            let about = format!("Cloned {kind} keys on SmartCard-HSMs: rates of as many members.");
+            let about =
+                format!("As many SmartCard-HSMs with cloned {kind} keys, on other hardware.");
             page.section("Beside the published", &about);
             page.table(
                 PUBLISHED_COMPARISON,
@@ -69,15 +70,7 @@ impl ScaleReport {
             points: vec![(0.0, 0.0), (most, most)],
             style: Style::Dashed,
         }];
-        for (key, ink) in [
-            ("rsa-2048", Ink::Published),
-            ("ec-brainpoolP256r1", Ink::PublishedToo),
-        ] {
-            let curve = self.curve(key, most);
-            let one = curve.first().map_or(1.0, |point| point.1);
-            let points = curve.into_iter().map(|(hsms, rate)| (hsms, rate / one));
-            lines.push(published_line(key, ink, points.collect()));
-        }
+        lines.extend(self.published_line(|row, one| row.per_second / one.per_second));
         lines.push(self.measured(|step| step.speed_up));
         Chart {
             x: "members",
@@ -89,11 +82,10 @@ impl ScaleReport {
     }
 
     fn throughput(&self) -> Chart<'static> {
-        let mut lines = Vec::new();
-        if let Some(kind) = &self.published {
-            let most = self.steps.last().map_or(1, |step| step.members) as f64;
-            lines.push(published_line(kind, Ink::Published, self.curve(kind, most)));
-        }
+        let mut lines: Vec<_> = self
+            .published_line(|row, _| row.per_second)
+            .into_iter()
+            .collect();
         lines.push(self.measured(|step| step.measurement.per_second));
         Chart {
             x: "members",
@@ -104,13 +96,21 @@ impl ScaleReport {
         }
     }
 
-    /// The published rates of a kind of key, up to `most` HSMs.
-    fn curve(&self, kind: &str, most: f64) -> Vec<(f64, f64)> {
-        let curve = reference::curve(&self.reference, kind).into_iter();
-        curve
-            .map(|row| (f64::from(row.hsms), row.per_second))
-            .filter(|point| point.0 <= most)
-            .collect()
+    /// The published rates of the measured kind of key up to as many HSMs; `value` gets a row, and that of one HSM.
+    fn published_line(&self, value: fn(&ScalingRow, &ScalingRow) -> f64) -> Option<ChartSeries> {
+        let kind = self.published.as_ref()?;
+        let most = self.steps.last()?.members;
+        let rows = reference::curve(&self.reference, kind);
+        let one = rows.first()?;
+        let shown = rows.iter().filter(|row| row.hsms as usize <= most);
+        let points = shown.map(|row| (f64::from(row.hsms), value(row, one)));
+        let name = format!("published: SmartCard-HSM, {kind}");
+        Some(ChartSeries::new(
+            &name,
+            Ink::Published,
+            points.collect(),
+            Style::Dots,
+        ))
     }
 
     fn measured(&self, value: fn(&ScaleStep) -> f64) -> ChartSeries {
@@ -181,19 +181,13 @@ impl ScaleReport {
     }
 
     fn published(&self, page: &mut Page) {
+        if self.reference.is_empty() {
+            return;
+        }
         let source = "CardContact, \u{201c}Building a SmartCard-HSM cluster\u{201d}, 2015-11-20.";
         let remarks: Vec<String> = cells::remarks(&self.reference).collect();
         page.section("Published", &format!("{source} {}", remarks.join(" ")));
         let rows = self.reference.iter().map(cells::published);
         page.table(cells::PUBLISHED, rows);
-    }
-}
-
-fn published_line(kind: &str, ink: Ink, points: Vec<(f64, f64)>) -> ChartSeries {
-    ChartSeries {
-        name: format!("published: SmartCard-HSM, {kind}"),
-        ink,
-        points,
-        style: Style::Dots,
     }
 }

@@ -10,11 +10,7 @@ impl fmt::Display for ScaleReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", lines(&self.title))?;
         writeln!(f, "{}\n", self.head)?;
-        writeln!(
-            f,
-            "{}\n",
-            table(STEP, self.steps.iter().map(ScaleStep::cells))
-        )?;
+        writeln!(f, "{}\n", self.table())?;
         if let Some(members) = self.interrupted_with() {
             writeln!(f, "interrupted with {members} members\n")?;
         }
@@ -32,22 +28,45 @@ impl fmt::Display for ScaleReport {
             )?;
         }
         if let Some(kind) = &self.published {
-            let published_comparison = table(
-                PUBLISHED_COMPARISON,
-                self.steps
-                    .iter()
-                    .filter_map(ScaleStep::published_comparison),
-            );
             writeln!(
                 f,
-                "Beside the published SmartCard-HSMs, {kind}\n\n{published_comparison}\n"
+                "published: as many SmartCard-HSMs with {kind} (other hardware)"
             )?;
         }
-        let heading = "Published: SmartCard-HSM cluster (other hardware, for reference)";
-        let rows = self.reference.iter().map(cells::published);
-        writeln!(f, "{heading}\n\n{}", table(cells::PUBLISHED, rows))?;
-        cells::remarks(&self.reference).try_for_each(|remark| writeln!(f, "{}", lines(&remark)))
+        Ok(())
     }
+}
+
+impl ScaleReport {
+    /// The steps; with published rates, if any.
+    fn table(&self) -> String {
+        let steps = self.steps.iter();
+        if self.published.is_none() {
+            return table(STEP, steps.map(ScaleStep::cells));
+        }
+        let row = |step: &ScaleStep| {
+            let published = step.published_per_second;
+            with_published(step.cells(), published.map_or_else(|| "-".to_owned(), rate))
+        };
+        table(with_published(STEP, "published"), steps.map(row))
+    }
+}
+
+/// Inserts a cell behind the speed-up.
+fn with_published<T>(step: [T; 8], published: T) -> [T; 9] {
+    let [
+        members,
+        rate,
+        speed_up,
+        efficiency,
+        p50,
+        p99,
+        failed,
+        verified,
+    ] = step;
+    [
+        members, rate, speed_up, published, efficiency, p50, p99, failed, verified,
+    ]
 }
 
 /// The columns of [`ScaleStep::cells`].

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use hsmux_bench::{Progress, RunControl};
+use hsmux_bench::{BenchKey, Latency, Measurement, Process, Progress, RunControl, sign};
 use hsmux_software::{digest, identify, prehash};
 use hsmux_token::{
     Attributes, Batch, Error, Kind, Operation, Outcome, Result, Snapshot, Token, TokenInfo, ck,
@@ -173,4 +173,35 @@ pub fn certificate(folder: &Path) -> (PathBuf, PathBuf) {
         .unwrap();
     assert!(made.status.success(), "{made:?}");
     (pem, key)
+}
+
+/// Signatures by this signer without a warm-up.
+pub fn options(signer: Signer, concurrency: usize, count: u64) -> sign::SignOptions {
+    let token: Arc<dyn Token> = Arc::new(signer);
+    let key = BenchKey::find(&*token, None).unwrap();
+    let mut options = sign::SignOptions::new(token, "memory", key, concurrency, count);
+    options.warm_up = Duration::ZERO;
+    options
+}
+
+/// A real measurement with replaced rate and median, so that computed values are known.
+pub fn measured(per_second: f64, p50: f64) -> Measurement {
+    let options = options(Signer::new(), 1, 20);
+    let found = sign::run(&options, quiet()).unwrap().measurement;
+    let latency = found.latency_us.unwrap();
+    let process = |cpu_s| Process {
+        pid: 1,
+        name: "one".into(),
+        cpu_s,
+        cpu_percent: 0.0,
+        peak_memory_bytes: 0,
+    };
+    Measurement {
+        per_second,
+        elapsed_s: 1.0,
+        // The measuring process, and a server with CPU time equal to its latency.
+        processes: vec![process(1e3), process(p50)],
+        latency_us: Some(Latency { p50, ..latency }),
+        ..found
+    }
 }

@@ -1,5 +1,7 @@
 //! `hsmux bench scale`.
 
+mod device;
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
@@ -11,6 +13,8 @@ use hsmux_bench::{Measurement, sign};
 use hsmux_daemon::admin::{AdminClient, AdminRequest, AdminResponse, DaemonStatus};
 use hsmux_token::{Error, Kind};
 use rustix::process::{Pid, Signal, kill_process};
+
+use device::Device;
 
 use super::run::{RunArgs, interrupt, verdict, watched};
 use super::target::daemon;
@@ -57,16 +61,25 @@ impl Scale {
         let _rest = self.confirm(context, &group, &counts)?;
         let opened = daemon(&config, None)?;
         let options = self.run.options(&opened)?;
+        let device = group.device(&counts)?;
+        let mechanism = options.mechanism.as_ref().unwrap_or(&options.key.mechanism);
         let about = scale::ScaleOptions {
             title: format!(
-                "pool {}, {}, {} callers",
-                config.pool.label, options.key.about.label, self.run.concurrency
+                "Signatures per second by {} of pool {} ({}): {}, {} bits, {} callers",
+                listed(&counts),
+                config.pool.label,
+                device.name,
+                mechanism.name(),
+                options.key.about.bits,
+                self.run.concurrency
             ),
             members: counts.clone(),
-            published: options.key.published_kind(),
+            published: options
+                .key
+                .published_kind()
+                .filter(|_| device.is_smartcard_hsm),
         };
         let mut kill_result = Err(Error::pool(Kind::Invalid, "its step was not reached"));
-        let mechanism = options.mechanism.as_ref().unwrap_or(&options.key.mechanism);
         let mut load = |members: usize| -> hsmux_token::Result<Measurement> {
             group.only(members)?;
             group.settle(members, &stop)?;
@@ -179,6 +192,12 @@ impl MemberGroup {
         }
     }
 
+    /// The kind of the members that are measured.
+    fn device(&self, counts: &[usize]) -> hsmux_token::Result<Device> {
+        let most = counts.iter().max().copied().unwrap_or_default();
+        Ok(Device::of(&self.status()?.pool.seats, &self.names[..most]))
+    }
+
     fn ask(&self, request: &AdminRequest) -> hsmux_token::Result<AdminResponse> {
         self.admin
             .ask(request)
@@ -275,6 +294,20 @@ impl MemberGroup {
         }
         let why = "the measurement was over before; give it more --time";
         Err(Error::pool(Kind::Invalid, why))
+    }
+}
+
+/// Numbers of members in words: `1, 2 and 4 members`.
+fn listed(counts: &[usize]) -> String {
+    let mut counts = counts.to_vec();
+    counts.sort_unstable();
+    counts.dedup();
+    let words: Vec<_> = counts.iter().map(usize::to_string).collect();
+    match &*words {
+        [one] if one == "1" => "1 member".to_owned(),
+        [one] => format!("{one} members"),
+        [rest @ .., last] => format!("{} and {last} members", rest.join(", ")),
+        [] => String::new(),
     }
 }
 

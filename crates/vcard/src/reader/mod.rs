@@ -27,6 +27,7 @@ pub use control_server::{ControlRequest, ControlServer, ask};
 pub use error::ReaderError;
 use pcscd::Pcscd;
 use pcscd_folder::PcscdFolder;
+pub use pcscd_folder::is_virtual;
 use slot::{Address, Slot};
 
 use crate::{Card, CardWork, Order};

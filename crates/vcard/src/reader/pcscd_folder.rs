@@ -23,6 +23,9 @@ const FIRST_PORT: u16 = 0x8C7B;
 const OPENSC: &str =
     "app opensc-pkcs11 {\n    pkcs11 {\n        max_virtual_slots = 64;\n    }\n}\n";
 
+/// The start of every reader's name.
+const READER: &str = "hsmux virtual cards";
+
 /// A folder with pcscd's configuration; it is removed on drop.
 pub(super) struct PcscdFolder {
     folder: TempDir,
@@ -114,11 +117,13 @@ pub(super) fn reader_name(slot: usize) -> String {
     format!("{} 00 {:02X}", driver_name(slot / SLOTS), slot % SLOTS)
 }
 
+/// Whether a PC/SC reader of this name has virtual cards.
+pub fn is_virtual(reader: &str) -> bool {
+    reader.starts_with(READER)
+}
+
 fn driver_name(number: usize) -> String {
-    format!(
-        "hsmux virtual cards {}, no protection",
-        (b'A' + number as u8) as char
-    )
+    format!("{READER} {}, no protection", (b'A' + number as u8) as char)
 }
 
 /// Whether this process may create the namespaces of keep.sh: root, unless it is restricted.
