@@ -27,7 +27,7 @@ lint: ## Format and lints alone
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-demo: ## A pool of four tokens, a worker killed under load, a report (KEEP=1 leaves it up)
+demo: ## 1 to 8 virtual cards measured, one pulled out under load, then SoftHSM and OpenSSL (KEEP=1 leaves the cards up)
 	scripts/deps.sh demo
 	cargo build --release --locked $(programs)
 	KEEP=$(KEEP) scripts/demo.sh

@@ -1,142 +1,203 @@
 #!/usr/bin/env bash
-# Creates one pool of four SoftHSM tokens, uses and measures it, and kills a worker during the load.
-# `make demo` builds and calls this; KEEP=1 leaves the pool running and prints how to use it.
+# Measures a pool of virtual cards of the published speed, pulls a card out under load, and shows SoftHSM with OpenSSL.
+# `make demo` builds and calls this; KEEP=1 leaves the cards running and prints how to use them. CARDS=2 and TIME=1s,
+# the time of each measurement, make it shorter.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 built=${HSMUX_BUILT:-$(realpath "${CARGO_TARGET_DIR:-target}/release")}
 module=$built/libhsmux_pkcs11.so
 softhsm=/usr/lib/softhsm/libsofthsm2.so
-tokens=(hsm1 hsm2 hsm3 hsm4)
+opensc=$(echo /usr/lib/*/opensc-pkcs11.so)
+cards=${CARDS:-8} time=${TIME:-10s}
+# Each card has a signature to make and one that waits.
+callers=$((2 * cards)) last=$((cards - 1))
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/hsmux-demo.XXXXXX")
-report=$work/report.html
-export SOFTHSM2_CONF=$work/softhsm2.conf HSMUX_CONFIG=$work/hsmux.toml
-started=$SECONDS daemon=
-
-if [ -t 1 ]; then bold=$'\e[1m' dim=$'\e[2m' green=$'\e[32m' plain=$'\e[0m'; else bold= dim= green= plain=; fi
+report=${TMPDIR:-/tmp}/hsmux-demo-report.html
+started=$SECONDS processes=()
 export PATH=$built:$PATH
 
+if [ -t 1 ]; then bold=$'\e[1m' dim=$'\e[2m' green=$'\e[32m' plain=$'\e[0m'; else bold= dim= green= plain=; fi
 step() { printf '\n%s%s%s\n' "$bold" "$1" "$plain"; }
 # Shows a command as a user would type it, then runs it.
 show() {
-    printf '%s$' "$dim"; printf ' %s' "${@//"$work/"/}"; printf '%s\n' "$plain"
-    "$@"
+    printf '%s$ %s%s\n' "$dim" "${1//"$PWD/"/}" "$plain"
+    eval "$1"
 }
 
-members_serve() {
+# Waits until a command succeeds, for two minutes and for as long as the last started process runs.
+await() {
     for _ in $(seq 1200); do
-        hsmux status --check >/dev/null 2>&1 && return
-        kill -0 "$daemon" 2>/dev/null || return 1
+        "$@" >/dev/null 2>&1 && return
+        kill -0 "${processes[-1]}" 2>/dev/null || break
         sleep 0.1
     done
-    hsmux status
+    echo "This did not succeed: $*" >&2
     return 1
 }
 
 finish() {
     local code=$?
     if [ "$code" -ne 0 ]; then
-        echo "The demo failed (exit code $code). The end of the daemon's log:" >&2
-        tail -n 20 "$work/daemon.log" >&2 2>/dev/null || true
+        echo "The demo failed (exit code $code). The ends of the logs:" >&2
+        tail -n 20 "$work"/*/*.log >&2 2>/dev/null || true
     elif [ -n "${KEEP-}" ]; then
         return
     fi
-    if [ -n "$daemon" ] && kill "$daemon" 2>/dev/null; then wait "$daemon" 2>/dev/null || true; fi
-    rm -rf "$work"
+    # The daemons before the cards.
+    for ((at = ${#processes[@]} - 1; at >= 0; at--)); do
+        if kill "${processes[at]}" 2>/dev/null; then wait "${processes[at]}" 2>/dev/null || true; fi
+    done
+    cd / && rm -rf "$work"
 }
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-mkdir "$work/tokens"
-printf 'directories.tokendir = %s\nobjectstore.backend = file\nlog.level = ERROR\n' "$work/tokens" >"$SOFTHSM2_CONF"
 umask 077
-pin() { head -c 12 /dev/urandom | od -An -tx1 | tr -d ' \n'; }
+random() { head -c "$1" /dev/urandom | od -An -tx1 | tr -d ' \n'; }
 
-cd "$work"
-
-step "1. Four SoftHSM tokens, each with a PIN of its own"
-for token in "${tokens[@]}"; do
-    pin >$token.pin
-    pin >$token.so-pin
-    hsmux token init --module "$softhsm" --label "$token" --pin "file:$token.pin" --so-pin "file:$token.so-pin"
-done
-
-step "2. Keys on the first token: RSA-2048, EC P-256, AES-256"
-on_first() {
-    pkcs11-tool --module "$softhsm" --token-label hsm1 --login --pin "$(<hsm1.pin)" --sensitive --extractable "$@" \
-        >made 2>&1 || { cat made >&2; exit 1; }
-    grep -E 'Private Key|Secret Key|label' made
+# Enters a new folder, and uses the configuration there.
+enter() {
+    mkdir "$work/$1"
+    cd "$work/$1"
+    export HSMUX_CONFIG=$PWD/hsmux.toml
 }
-on_first --keypairgen --key-type rsa:2048 --id 01 --label rsa
-on_first --keypairgen --key-type EC:prime256v1 --id 02 --label ec
-on_first --keygen --key-type AES:32 --id 03 --label aes
 
-step "3. One pool of the four: a configuration, and the daemon"
-pin >pool.pin
-{
-    printf '[pool]\nlabel = "web"\n\n[daemon]\nsocket = "hsmux.sock"\npin = { file = "pool.pin" }\n'
-    for token in "${tokens[@]}"; do
-        printf '\n[[token]]\nmodule = "%s"\nuri = "pkcs11:token=%s"\npin = { file = "%s.pin" }\n' \
-            "$softhsm" "$token" "$token"
-    done
-} >hsmux.toml
-show hsmux config check
-hsmux serve >daemon.log 2>&1 </dev/null &
-daemon=$!
-members_serve
-show hsmux token list
+# Writes a configuration without members.
+configure() {
+    printf '[pool]\nlabel = "web"\n\n[daemon]\nsocket = "hsmux.sock"\npin = { file = "pool.pin" }\n' >hsmux.toml
+}
 
-step "4. The keys are cloned to the other three: wrapped, never in the clear, and proved"
-show hsmux key clone --from hsm1
-show hsmux key list
+# Starts the daemon, and waits until every member serves.
+serve() {
+    show 'hsmux config check'
+    show 'hsmux serve 2> hsmux.log &'
+    processes+=($!)
+    await hsmux status --check
+}
 
-step "5. Any PKCS#11 program sees one token"
-show pkcs11-tool --module "$module" --list-token-slots
+# Breaks something under load: a command, the condition that shows its effect, and further options of the load, which
+# fails if a signature fails or is wrong.
+sign_during() {
+    show "hsmux bench sign --label web --concurrency $callers --time 4s $3> sign.txt &"
+    local load=$!
+    # A second after the start of the measurement.
+    sleep 1.5
+    show "$1"
+    await "$2"
+    show 'hsmux token list'
+    wait "$load"
+    show "grep -E '^(done|failed|verified)' sign.txt"
+}
 
-step "6. OpenSSL signs with a key of the pool, and verifies"
+a_member_rests() { hsmux token list | grep -w resting; }
+
+step "1. $cards virtual SmartCard-HSMs, as slow as real ones: 241 ms for a signature"
+enter cards
+show "hsmux vcard run --count $cards --timing smartcard-hsm > environment &"
+processes+=($!)
+await grep HSMUX_VCARD environment
+show '. ./environment'
+
+step "2. All cards get one key-encryption key (DKEK), under which keys travel between them"
+random 12 >share.password
+random 8 >so.pin
+random 6 >user.pin
+random 12 >pool.pin
+show 'hsmux card dkek create-share share.pbe --password file:share.password'
+serials=$(hsmux vcard list | awk 'NR > 1 { print $2 }')
+show "for card in ${serials//$'\n'/ }; do
+    hsmux card init --card \$card --label web --dkek-shares 1 --so-pin file:so.pin --pin file:user.pin --yes 2>> init.log
+done"
+show 'hsmux card dkek import-share share.pbe --all --password file:share.password'
+
+step "3. One pool of all cards: each has a worker process with OpenSC"
+configure
+# OpenSC looks into every reader but those to ignore; see docs/cards-in-a-pool.md.
+readers=$(hsmux vcard list | sed -n 's/.*plugged in *//p')
+paste <(echo "$serials") <(echo "$readers") | while IFS=$'\t' read -r serial reader; do
+    others=$(awk -v own="$reader" '$0 != own { printf "%s\"%s\"", more, $0; more = ", " }' <<<"$readers")
+    echo "app default { ${others:+ignored_readers = $others;} }" >"$serial.conf"
+    printf '\n[[token]]\nmodule = "%s"\nuri = "pkcs11:serial=%s"\n' "$opensc" "$serial"
+    printf 'pin = { file = "user.pin" }\nenv = { OPENSC_CONF = "%s" }\n' "$PWD/$serial.conf"
+done >>hsmux.toml
+serve
+
+step "4. A key: one card makes it, the others get it wrapped, and each proves by a signature that it has it"
+show 'hsmux key generate ec:brainpoolp256r1 --label web'
+
+counts=1
+for ((count = 2; count <= cards; count *= 2)); do counts+=,$count; done
+step "5. Signatures per second by ${counts//,/, } cards, beside published ones of real cards"
+show "hsmux bench scale --yes --tokens $counts --concurrency $callers --time $time --label web --html $report > scale.txt"
+# The first columns of the table in it, without units.
+awk '$1 == "members" && $2 == "rate" { print "cards", "signatures/s", "factor", "published/s"; rows = 1; next }
+     !NF { rows = 0 }
+     rows { gsub("/s", ""); print $1, $2, sprintf("%.1f", $3), $4 }' scale.txt >table.txt
+awk '{ printf "%-5s  %12s  %6s  %11s\n", $1, $2, $3, $4 }' table.txt
+factor=$(awk 'END { print $3 }' table.txt)
+
+step "6. A card is pulled out of its reader under load"
+sign_during "hsmux vcard fault $last unplug > cards.txt" a_member_rests ''
+step "   It is plugged in again, and serves"
+show "hsmux vcard fault $last plug > cards.txt"
+await hsmux status --check
+show 'hsmux token list'
+
+step "7. Other tokens: two of SoftHSM, each with a PIN of its own"
+enter softhsm
+mkdir tokens
+export SOFTHSM2_CONF=$PWD/softhsm2.conf
+printf 'directories.tokendir = %s\nobjectstore.backend = file\nlog.level = ERROR\n' "$PWD/tokens" >softhsm2.conf
+for pin in pool hsm1 hsm2 so; do random 12 >$pin.pin; done
+configure
+for token in hsm1 hsm2; do
+    printf '\n[[token]]\nmodule = "%s"\nuri = "pkcs11:token=%s"\npin = { file = "%s.pin" }\n' \
+        "$softhsm" "$token" "$token"
+done >>hsmux.toml
+for token in hsm1 hsm2; do
+    show "hsmux token init --module $softhsm --label $token --pin file:$token.pin --so-pin file:so.pin"
+done
+serve
+show 'hsmux key generate ec:p256 --label web'
+
+step "8. OpenSSL signs with the key of the pool, and verifies"
 echo "a document" >document
+export PKCS11_MODULE_PATH=$module
 # pkcs11-tool of Debian 12 sometimes fails here, because it reads the curve's name from freed memory.
-PKCS11_MODULE_PATH=$module openssl pkey -engine pkcs11 -inform engine -pubin -pubout \
-    -in "pkcs11:token=web;object=ec;type=public" -out ec.pub 2>/dev/null
-PKCS11_MODULE_PATH=$module show openssl dgst -engine pkcs11 -keyform engine -sha256 \
-    -sign "pkcs11:token=web;object=ec;type=private;pin-source=file:$work/pool.pin" -out signature document
-show openssl dgst -sha256 -verify ec.pub -signature signature document
+openssl pkey -engine pkcs11 -inform engine -pubin -pubout -in "pkcs11:token=web;object=web;type=public" \
+    -out web.pub 2>/dev/null
+show "openssl dgst -sha256 -engine pkcs11 -keyform engine -out signature \\
+    -sign 'pkcs11:token=web;object=web;type=private;pin-source=file:$PWD/pool.pin' document"
+show 'openssl dgst -sha256 -verify web.pub -signature signature document'
 
-step "7. Throughput over 1, 2 and 4 tokens; in the middle of the last step a worker is killed"
-# Each caller signs with P-256; every signature is verified afterwards. If one fails after the kill of the worker,
-# the exit code is not 0, and the demo ends.
-echo "   SoftHSM computes on this machine's $(nproc) cores, which all tokens share: more of them add little here."
-echo "   Members with a time of their own scale; make bench measures 64 of them."
-show hsmux bench scale --yes --tokens 1,2,4 --concurrency 16 --time "${TIME:-5s}" --kill-worker --html "$report"
-members_serve
+step "9. A worker is killed under load, as if its token's module had crashed"
+sign_during "kill -9 $(hsmux token status hsm2 | awk '$1 == "processes" { print $2 }')" true '--rate 2000 '
+await hsmux status --check
 
-step "All four serve again, and every copy of every key has proved itself"
-show hsmux status
-show hsmux key verify
-
-printf '\n%sDone in %d s.%s Four tokens are one; a worker died under load, and no signature was lost.\n' \
-    "$green$bold" "$((SECONDS - started))" "$plain"
+printf '\n%sDone in %d s.%s %d cards sign %s times as fast as one.\n' \
+    "$green$bold" "$((SECONDS - started))" "$plain" "$cards" "$factor"
+echo "A card was pulled out and a worker was killed under load, and no signature was lost."
+echo "Report with charts: $report"
 if [ -z "${KEEP-}" ]; then
-    kept=${TMPDIR:-/tmp}/hsmux-demo-report.html
-    mv "$report" "$kept"
-    echo "Report with charts: $kept"
-    echo "KEEP=1 leaves the pool up to play with: make demo KEEP=1"
+    echo "KEEP=1 leaves the cards running to play with: make demo KEEP=1"
     exit
 fi
-disown "$daemon"
+hsmux stop
+cd "$work/cards"
+disown -a
 cat <<END
-Report with charts: $report
 
-The pool is up (daemon: process $daemon). In another terminal:
+The cards (process ${processes[0]}) and their pool (daemon: process ${processes[1]}) run. In another terminal:
 
-  export HSMUX_CONFIG=$work/hsmux.toml SOFTHSM2_CONF=$SOFTHSM2_CONF PATH=$built:\$PATH
-  hsmux status
-  pkcs11-tool --module $module --login --pin "\$(cat $work/pool.pin)" --list-objects
-  hsmux bench sign --key 'pkcs11:object=ec;type=private'
-  hsmux token park hsm2; hsmux token resume hsm2
+  export HSMUX_CONFIG=$PWD/hsmux.toml PATH=$built:\$PATH; . $PWD/environment
+  hsmux vcard fault 0 unplug; sleep 1; hsmux status
+  hsmux vcard fault 0 plug
+  pkcs11-tool --module $module --login --pin "\$(cat $PWD/pool.pin)" --list-objects
+  hsmux bench sign --label web --concurrency $callers --count 20
 
 To end it and take everything away:
 
-  hsmux stop && rm -r $work
+  hsmux stop; kill ${processes[0]}; rm -r $work
 END

@@ -7,9 +7,11 @@ set -euo pipefail
 build=(build-essential pkg-config libpcsclite-dev cmake clang libclang-dev)
 # The sanitizers' runtime for C, which clang only recommends.
 fuzz=("${build[@]}" libclang-rt-dev)
-demo=("${build[@]}" softhsm2 opensc openssl libengine-pkcs11-openssl)
-bench=("${demo[@]}" p11-kit p11-kit-modules pcscd vsmartcard-vpcd iproute2 python3 util-linux mount nginx siege)
-attacks=("${demo[@]}" python3 python3-cbor2)
+softhsm=("${build[@]}" softhsm2 opensc openssl libengine-pkcs11-openssl)
+# With virtual cards.
+demo=("${softhsm[@]}" pcscd vsmartcard-vpcd iproute2 util-linux mount)
+bench=("${demo[@]}" p11-kit p11-kit-modules python3 nginx siege)
+attacks=("${softhsm[@]}" python3 python3-cbor2)
 cluster=("${bench[@]}" haproxy curl jq socat)
 # Only MariaDB's programs, without the service. php-fpm comes first, or php installs Apache's module.
 wordpress=("${cluster[@]}" php-fpm php php-mysql mariadb-server-core mariadb-client-core
