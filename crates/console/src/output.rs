@@ -130,9 +130,3 @@ pub fn micros(us: u64) -> String {
         _ => format!("{:.1} s", us as f64 / 1e6),
     }
 }
-
-/// Formats seconds after 1970 in UTC.
-pub fn time(seconds: u64) -> String {
-    let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
-    humantime::format_rfc3339_seconds(at).to_string()
-}

@@ -118,6 +118,11 @@ enum HsmuxCommand {
 }
 
 impl Cli {
+    /// Whether programs read the answer.
+    pub fn is_json(&self) -> bool {
+        self.context.json
+    }
+
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<Exit> {
         let context = &self.context;

@@ -66,7 +66,7 @@ pub fn show(context: &Context, rows: &[PinRow]) -> anyhow::Result<Exit> {
             row.serial.clone(),
             if row.held { "held" } else { "usable" }.to_owned(),
             row.outcome.clone(),
-            output::time(row.time),
+            row.time.to_string(),
         ]
     };
     output::table(

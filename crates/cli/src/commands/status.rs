@@ -104,7 +104,7 @@ pub fn show(context: &Context, status: &DaemonStatus) -> anyhow::Result<()> {
         println!("peer {}: {} connections", peer.name, peer.connections);
     }
     if let Some(last) = status.refused.last() {
-        let (at, from) = (output::time(last.at), &last.from);
+        let (at, from) = (last.at, &last.from);
         println!(
             "refused at {at}, from {from}: {}; {}",
             last.problem, last.advice

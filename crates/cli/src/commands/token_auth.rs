@@ -110,11 +110,11 @@ fn list(context: &Context, store: &Store) -> anyhow::Result<Exit> {
     }
     let rows = tokens.into_iter().map(|token| {
         let expires = match token.expires {
-            Some(at) if token.is_valid() => output::time(at),
+            Some(at) if token.is_valid() => at.to_string(),
             Some(_) => "expired".into(),
             None => "never".into(),
         };
-        vec![token.id, token.name, output::time(token.created), expires]
+        vec![token.id, token.name, token.created.to_string(), expires]
     });
     output::table(&["id", "name", "created", "expires"], rows);
     Ok(Exit::Done)

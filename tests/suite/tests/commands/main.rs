@@ -14,6 +14,7 @@ mod lab;
 mod listeners;
 mod members;
 mod next_command;
+mod output_schema;
 mod pins;
 mod preload;
 mod roster;
