@@ -40,11 +40,13 @@ impl fmt::Display for ScaleReport {
             );
             writeln!(
                 f,
-                "Beside the published SmartCard-HSMs, {kind}\n\n{published_comparison}\n"
+                "{}\n\n{published_comparison}\n",
+                lines(&format!("Beside the published SmartCard-HSMs, {kind}"))
             )?;
         }
         let heading = "Published: SmartCard-HSM cluster (other hardware, for reference)";
         let rows = self.reference.iter().map(cells::published);
+        let heading = lines(heading);
         writeln!(f, "{heading}\n\n{}", table(cells::PUBLISHED, rows))?;
         cells::remarks(&self.reference).try_for_each(|remark| writeln!(f, "{}", lines(&remark)))
     }

@@ -65,8 +65,14 @@ fn show(context: &Context, count: usize) -> anyhow::Result<Exit> {
         .filter(|line: &Value| line["checkpoint"].is_null());
     let mut lines: Vec<_> = events.take(count).collect();
     lines.reverse();
-    let header = ["time", "who", "program", "what", "outcome"];
-    output::table(&header, lines.iter().map(row));
+    let columns = [
+        output::Column::whole("TIME"),
+        output::Column::prose("WHO"),
+        output::Column::prose("PROGRAM"),
+        output::Column::prose("WHAT"),
+        output::Column::prose("OUTCOME"),
+    ];
+    output::table(&columns, lines.iter().map(row));
     Ok(Exit::Done)
 }
 
@@ -94,7 +100,11 @@ fn row(line: &Value) -> Vec<String> {
         "gap",
     ];
     let time = field("time");
-    let seconds = time.split('.').next().unwrap_or_default().to_owned();
+    // Without microseconds.
+    let seconds = match time.split_once('.') {
+        Some((seconds, _)) => format!("{seconds}Z"),
+        None => time,
+    };
     vec![
         seconds,
         all(&["uid", "actor"]).join(" "),

@@ -213,18 +213,22 @@ fn detail(context: &Context, name: &str) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     status::members(std::slice::from_ref(member));
+    let mut details = Vec::new();
     if let Some(token) = &member.token {
-        println!(
-            "\nlabel         {}\nserial        {}\nmanufacturer  {}\nmodel         {}\nlibrary       {}",
-            token.label, token.serial, token.manufacturer, token.model, token.library
-        );
-        if let Some(slot) = &token.slot {
-            println!("slot          {slot}");
-        }
+        details.extend([
+            ("label", token.label.clone()),
+            ("serial", token.serial.clone()),
+            ("manufacturer", token.manufacturer.clone()),
+            ("model", token.model.clone()),
+            ("library", token.library.clone()),
+            ("slot", token.slot.clone().unwrap_or_default()),
+        ]);
     }
     let pids: Vec<_> = member.pids.iter().map(u32::to_string).collect();
-    if !pids.is_empty() {
-        println!("processes     {}", pids.join(", "));
+    details.push(("processes", pids.join(", ")));
+    if details.iter().any(|(_, value)| !value.is_empty()) {
+        println!();
+        output::record(details);
     }
     Ok(Exit::Done)
 }

@@ -116,7 +116,13 @@ fn list(context: &Context, store: &Store) -> anyhow::Result<Exit> {
         };
         vec![token.id, token.name, token.created.to_string(), expires]
     });
-    output::table(&["id", "name", "created", "expires"], rows);
+    let columns = [
+        output::Column::whole("ID"),
+        output::Column::whole("NAME"),
+        output::Column::whole("CREATED"),
+        output::Column::whole("EXPIRES"),
+    ];
+    output::table(&columns, rows);
     Ok(Exit::Done)
 }
 

@@ -18,5 +18,6 @@ mod output_schema;
 mod pins;
 mod preload;
 mod roster;
+mod tables;
 mod tls;
 mod token_init;

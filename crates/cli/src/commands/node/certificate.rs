@@ -153,10 +153,13 @@ impl List {
                 revoked.map_or_else(|| "-".into(), |at| at.to_string()),
             ]
         };
-        output::table(
-            &["name", "serial", "until", "revoked"],
-            issued.iter().map(row),
-        );
+        let columns = [
+            output::Column::whole("NAME"),
+            output::Column::whole("SERIAL"),
+            output::Column::whole("UNTIL"),
+            output::Column::whole("REVOKED"),
+        ];
+        output::table(&columns, issued.iter().map(row));
         Ok(Exit::Done)
     }
 }

@@ -45,8 +45,14 @@ impl List {
         if context.json {
             output::json(&rows)?;
         } else {
-            let header = ["slot", "label", "serial", "model", "state"];
-            output::table(&header, rows.iter().map(SlotRow::cells));
+            let columns = [
+                output::Column::whole("SLOT"),
+                output::Column::whole("LABEL"),
+                output::Column::whole("SERIAL"),
+                output::Column::prose("MODEL"),
+                output::Column::prose("STATE"),
+            ];
+            output::table(&columns, rows.iter().map(SlotRow::cells));
         }
         Ok(Exit::Done)
     }
