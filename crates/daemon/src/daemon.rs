@@ -290,7 +290,8 @@ impl Running {
             tracing::error!(%error, "the configuration stays as it was");
             *self.problem.lock() = Some(error.to_string());
         })?;
-        tracing::info!(?changes, "the configuration was read again");
+        let lines = changes.join("; ");
+        tracing::info!(changes = lines, "the configuration was read again");
         let left = (!of_sites.is_empty()).then(|| changes::without_sites(&of_sites, &changes));
         if let Some(error) = &left {
             tracing::error!(%error, "not all sites were taken over");

@@ -12,6 +12,7 @@ mod key_list;
 mod keys;
 mod lab;
 mod listeners;
+mod log;
 mod members;
 mod next_command;
 mod output_schema;
