@@ -157,7 +157,9 @@ impl Cli {
             HsmuxCommand::Reload => reload(context),
             HsmuxCommand::Stop => show(context, context.ask(&AdminRequest::Stop)?),
             HsmuxCommand::Service(command) => command.run(context),
-            HsmuxCommand::Completions(command) => command.run(context, Self::command()),
+            HsmuxCommand::Completions(command) => {
+                command.run(context, lab::with_subcommands(Self::command()))
+            }
             HsmuxCommand::Man(command) => command.run(context, Self::command()),
         }
     }
