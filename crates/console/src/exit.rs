@@ -80,13 +80,22 @@ pub fn parse<T: Parser>() -> T {
 
 fn print(error: &anyhow::Error, as_json: bool) -> Exit {
     let exit = Exit::of(error);
-    let message = format!("{error:#}");
+    let message = with_sudo(format!("{error:#}"), rustix::process::geteuid().is_root());
     let json = || serde_json::to_string(&ErrorLine::of(error, &message, exit)).ok();
     match as_json.then(json).flatten() {
         Some(line) => eprintln!("{line}"),
         None => eprintln!("hsmux: {message}"),
     }
     exit
+}
+
+/// Adds the next command to an error of permissions that has none.
+fn with_sudo(message: String, is_root: bool) -> String {
+    let is_denied = message.contains("Permission denied");
+    if !is_denied || is_root || message.contains("sudo ") {
+        return message;
+    }
+    format!("{message}\nroot and the daemon's own user may do this: sudo hsmux ...")
 }
 
 /// An error in JSON; `docs/output-schema.json` describes it.

@@ -374,7 +374,7 @@ impl Running {
         let member = new.member(name).ok_or_else(|| {
             let file = self.file.display();
             let message =
-                format!("{file} has no [[token]] of the name {name}; write it there first");
+                format!("{file} has no [[token]] of the name {name}; to add one: hsmux token add {name} --module FILE --uri URI");
             Error::request(Kind::Invalid, message)
         })?;
         members::add(&self.shared.pool, &new, member)?;

@@ -78,7 +78,7 @@ impl Store {
         })?;
         if gone.is_empty() {
             let message = format!(
-                "there is no token of the id or name {which}"
+                "there is no token of the id or name {which}; hsmux token-auth list shows all"
             );
             return Err(Error::request(Kind::Invalid, message));
         }

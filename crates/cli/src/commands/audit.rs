@@ -49,7 +49,13 @@ impl Audit {
 fn show(context: &Context, count: usize) -> anyhow::Result<Exit> {
     let file = context.load()?.audit.file;
     let text = std::fs::read_to_string(&file)
-        .with_context(|| format!("audit trail {}", file.display()))?;
+        .with_context(|| format!("audit trail {}", file.display()))
+        .map_err(|error| {
+            if file.exists() {
+                return error;
+            }
+            error.context("there is no trail before the daemon starts: hsmux serve")
+        })?;
     let last = text.lines().rev();
     if context.json {
         let mut lines: Vec<_> = last.take(count).collect();

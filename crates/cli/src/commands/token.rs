@@ -7,8 +7,9 @@ mod slots;
 use clap::{Args, Subcommand};
 use hsmux_daemon::admin::{AdminFailure, AdminRequest, AdminResponse, DaemonStatus};
 use hsmux_daemon::members_file;
+use hsmux_module::SlotInfo;
 use hsmux_token::Uri;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use slots::SlotRow;
 
@@ -16,6 +17,9 @@ use super::{show, status};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::output;
+
+/// A module that most people have.
+const EXAMPLE: &str = "/usr/lib/softhsm/libsofthsm2.so";
 
 /// Commands for members and tokens.
 #[derive(Subcommand, Debug)]
@@ -194,6 +198,17 @@ impl Add {
         };
         show(context, answer?)
     }
+}
+
+/// The tokens of a module.
+fn slots_of(context: &Context, module: &Path) -> anyhow::Result<Vec<SlotInfo>> {
+    hsmux_module::slots(module).map_err(|error| {
+        // `hsmux doctor` has advice of its own.
+        if context.json || module.exists() {
+            return error.into();
+        }
+        anyhow::anyhow!("{error}; --module takes the file of a vendor, such as {EXAMPLE}: hsmux token list --module {EXAMPLE}")
+    })
 }
 
 fn ask_status(context: &Context) -> anyhow::Result<Box<DaemonStatus>> {

@@ -1,5 +1,6 @@
 //! `hsmux token-auth`: tokens of the broker's clients.
 
+use std::path::Path;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -51,7 +52,12 @@ impl TokenAuth {
                 context.file().display()
             ))
         })?;
-        let store = Store::open_shared(&section.store)?;
+        let store = Store::open_shared(&section.store).map_err(|error| {
+            if section.store.parent().is_none_or(Path::exists) {
+                return error.into();
+            }
+            anyhow::anyhow!("{error}; the daemon makes this folder: hsmux serve")
+        })?;
         match self {
             Self::Create(create) => create.run(context, &store),
             Self::List => list(context, &store),

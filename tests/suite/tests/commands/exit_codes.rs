@@ -73,6 +73,7 @@ fn commands_end_with_the_code_of_their_row() {
             "no-such-command",
             "key verify --type nonsense",
             "key generate rsa:17 --label x",
+            "key generate ec:p256 --label x --id 0x0a",
             "key csr --subject CN=x",
             "bench sign --mechanism nonsense",
             "status --config none.toml",
