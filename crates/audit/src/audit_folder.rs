@@ -169,7 +169,7 @@ impl AuditFolder {
 
     fn none(&self) -> Error {
         let message = format!(
-            "{}: no audit trail yet; it begins when the daemon starts",
+            "{}: no audit trail yet; it begins when the daemon starts: hsmux serve",
             self.0.display()
         );
         Error::request(Kind::Environment, message)

@@ -1,9 +1,9 @@
 //! Formats numbers and tables.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use hsmux_layout::{Column, paragraph, terminal_width};
 
-/// The maximum width of tables.
-const WIDTH: u16 = 80;
+/// The maximum width of reports.
+const WIDTH: usize = 80;
 
 /// `850 us`, `12.3 ms`, `1.20 s`; three digits.
 pub fn micros(us: f64) -> String {
@@ -71,26 +71,17 @@ pub fn three(number: f64) -> String {
     format!("{number:.places$}")
 }
 
-/// Wraps words at 80 columns; a longer word has its own line.
-pub fn lines(text: &str) -> String {
-    let mut lines = String::new();
-    let mut used = 0;
-    for word in text.split_whitespace() {
-        let len = word.chars().count();
-        if used > 0 && used + 1 + len > usize::from(WIDTH) {
-            lines.push('\n');
-            used = 0;
-        } else if used > 0 {
-            lines.push(' ');
-            used += 1;
-        }
-        lines.push_str(word);
-        used += len;
-    }
-    lines
+/// The width of reports: that of the terminal, at most 80 columns.
+pub fn width() -> usize {
+    terminal_width().min(WIDTH)
 }
 
-/// A table of at most 80 columns; all cells but the first are right-aligned.
+/// Breaks a text between words; a longer word has its own line.
+pub fn lines(text: &str) -> String {
+    paragraph(text, width())
+}
+
+/// A table that fits the terminal, at most 80 columns. All cells but the first are numbers.
 pub fn table<const N: usize>(
     heads: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
@@ -103,38 +94,28 @@ pub fn wide_table(
     heads: &[impl ToString],
     rows: impl IntoIterator<Item = impl IntoIterator<Item = String>>,
 ) -> String {
-    let mut table = Table::new();
-    table
-        .load_preset(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(WIDTH)
-        .set_header(heads.iter().map(ToString::to_string));
-    for row in rows {
-        table.add_row(row);
-    }
-    for (at, column) in table.column_iter_mut().enumerate() {
-        let side = if at == 0 {
-            CellAlignment::Left
-        } else {
-            CellAlignment::Right
-        };
-        column.set_cell_alignment(side);
-        column.set_padding((0, 1));
-    }
-    table.trim_fmt()
+    let mut heads = heads.iter().map(ToString::to_string);
+    let first = heads.next().map(Column::prose);
+    let columns: Vec<_> = first.into_iter().chain(heads.map(Column::number)).collect();
+    hsmux_layout::table(&columns, rows, width())
+}
+
+/// A table of one row of numbers.
+pub fn figures<const N: usize>(heads: [&str; N], row: [String; N]) -> String {
+    hsmux_layout::table(&heads.map(Column::number), [row], width())
+}
+
+/// Names with their values, one a line.
+pub fn record<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
+    let cells = pairs
+        .into_iter()
+        .map(|(name, value)| (Column::prose(name), value));
+    hsmux_layout::record(cells, width())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_break_between_words() {
-        let text = "a ".repeat(60) + &"b".repeat(90);
-        let lines = lines(&text);
-        let lengths: Vec<usize> = lines.lines().map(str::len).collect();
-        assert_eq!(lengths, [79, 39, 90]);
-    }
 
     #[test]
     fn numbers_have_three_digits_and_a_unit() {

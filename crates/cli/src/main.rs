@@ -4,7 +4,6 @@ mod commands;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use hsmux_console::{consent, context, exit, memory, output, pin, progress, rest};
 use hsmux_daemon::admin;
 
@@ -19,9 +18,11 @@ fn main() -> ExitCode {
         Some(first) if first == "link" => return hsmux_node::link_main(),
         Some(first) if first == admin::PIN_CHANGE_ARGUMENT => return admin::pin_change_main(),
         Some(first) if first == "help" && lab::explains(std::env::args_os().nth(2).as_deref()) => {
-            return exit::tell(lab::start("help"));
+            return exit::tell(lab::start("help"), false);
         }
         _ => {}
     }
-    exit::tell(Cli::parse().run())
+    let cli: Cli = exit::parse();
+    let as_json = cli.is_json();
+    exit::tell(cli.run(), as_json)
 }

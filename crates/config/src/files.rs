@@ -281,9 +281,10 @@ impl<'a> Findings<'a> {
         if let Some(member) = members().find(same) {
             let message = format!(
                 "{}: applications log in with the PIN of {}, and so can use that token beside the \
-                 pool; [daemon] pin gives them one of their own",
+                 pool; {} pin gives them one of their own",
                 listener.socket.path.display(),
                 member.name,
+                config.section_of(listener),
             );
             self.warn(0, message);
         }

@@ -246,6 +246,15 @@ impl Config {
         verified.map_err(|e| Error::pool(Kind::Environment, format!("[daemon] worker: {e}")))
     }
 
+    /// The section of a listener: the first one is that of `[daemon]`.
+    pub fn section_of(&self, listener: &Listener) -> &'static str {
+        if self.listeners.first() == Some(listener) {
+            "[daemon]"
+        } else {
+            "[[listener]]"
+        }
+    }
+
     /// Returns the member of this name.
     pub fn member(&self, name: &str) -> Option<&Member> {
         self.tokens.iter().find(|member| member.name == name)

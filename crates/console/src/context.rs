@@ -51,8 +51,7 @@ impl Context {
             return Ok(true);
         }
         if draft.mistakes.is_empty() {
-            return held
-                .map_err(|e| anyhow::anyhow!("{e}; run it as root or as the daemon's user"));
+            return held.map_err(anyhow::Error::from);
         }
         let unknown = "whether a daemon runs cannot be said before the configuration is correct";
         Err(wrong(&draft.mistakes).context(unknown))

@@ -9,7 +9,7 @@ use crate::exit::Exit;
 #[derive(Args, Clone, Debug, Default)]
 pub struct KeyChoice {
     /// PKCS#11 URI (RFC 7512), in quotes: the shell ends a command at `;`
-    #[arg(value_name = "URI")]
+    #[arg(value_name = "URI", value_parser = key_uri)]
     uri: Option<Uri>,
     #[command(flatten)]
     parts: KeyParts,
@@ -51,10 +51,28 @@ impl std::str::FromStr for Id {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        hexadecimal(text)?;
         let id = hex::decode(text);
-        id.map(Self)
-            .map_err(|why| format!("not hexadecimal: {why}"))
+        id.map(Self).map_err(|why| why.to_string())
     }
+}
+
+/// Checks a CKA_ID of the command line.
+pub fn hexadecimal(text: &str) -> Result<String, String> {
+    let wrong = |why| format!("not hexadecimal: {why}; give pairs of digits, such as 0a1b");
+    hex::decode(text).map_err(wrong)?;
+    Ok(text.to_owned())
+}
+
+/// A URI of the command line. People write a label in its place.
+fn key_uri(text: &str) -> Result<Uri, String> {
+    let uri: Result<Uri, UriError> = text.parse();
+    uri.map_err(|why| {
+        if text.contains([':', ';']) {
+            return why.to_string();
+        }
+        format!("{why}; a key is also named by --label {text}")
+    })
 }
 
 impl KeyChoice {

@@ -29,8 +29,14 @@ impl Completions {
     pub fn run(self, context: &Context, mut command: Command) -> anyhow::Result<Exit> {
         let mut script = Vec::new();
         let program = command.get_name().to_owned();
-        clap_complete::generate(self.shell, &mut command, program, &mut script);
-        output::document(&String::from_utf8(script)?, context.json)?;
+        clap_complete::generate(self.shell, &mut command, &program, &mut script);
+        let mut script = String::from_utf8(script)?;
+        if self.shell == Shell::Bash {
+            // clap_complete 4.6 has two names for a program with a hyphen, and then completes no subcommands.
+            let [wrong, right] = ["__subcmd__", "__"].map(|joint| program.replace('-', joint));
+            script = script.replace(&wrong, &right);
+        }
+        output::document(&script, context.json)?;
         Ok(Exit::Done)
     }
 }

@@ -129,25 +129,62 @@ pub fn login(who: &Who, outcome: &hsmux_token::Result<()>) -> Event {
     }
 }
 
+/// A request for the log, such as `key-generate label=web spec=ec:p256`. Long values, such as certificates, are left out.
+pub fn summary(request: &AdminRequest) -> String {
+    let (act, fields, stage) = parts(request);
+    let mut words = vec![act];
+    let word = |(name, value): (&String, &Value)| Some(format!("{name}={}", short(value)?));
+    words.extend(fields.iter().filter_map(word));
+    if let Some(Stage::Failed(why)) = stage {
+        words.push(format!("failed: {why}"));
+    }
+    words.join(" ")
+}
+
+/// A value for the log; `None` for none.
+fn short(value: &Value) -> Option<String> {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::Array(items) => {
+            let words: Option<Vec<_>> = items.iter().map(Value::as_str).collect();
+            words.map_or_else(|| items.len().to_string(), |words| words.join(","))
+        }
+        Value::Null | Value::Object(_) => return None,
+    };
+    match text.chars().count() {
+        0 => None,
+        1..=LONGEST_NAME => Some(text),
+        count => Some(format!("({count} characters)")),
+    }
+}
+
 fn act(who: &Who, request: &AdminRequest) -> Event {
-    let (said, stage) = match request {
-        AdminRequest::LocalAction { action, stage } => (serde_json::to_value(action), Some(stage)),
-        other => (serde_json::to_value(other), None),
-    };
-    let Ok(Value::Object(mut fields)) = said else {
-        return Event::act(&who.actor, "unknown", Map::new());
-    };
-    let act = fields.remove("act").unwrap_or_default();
-    let event = Event::act(&who.actor, act.as_str().unwrap_or("unknown"), fields);
+    let (name, fields, stage) = parts(request);
+    let event = Event::act(&who.actor, &name, fields);
     match stage {
         Some(Stage::Failed(why)) => event.outcome(why),
         _ => event,
     }
 }
 
+/// The name of an act, its fields, and the stage of one that a command does itself.
+fn parts(request: &AdminRequest) -> (String, Map<String, Value>, Option<&Stage>) {
+    let (said, stage) = match request {
+        AdminRequest::LocalAction { action, stage } => (serde_json::to_value(action), Some(stage)),
+        other => (serde_json::to_value(other), None),
+    };
+    let Ok(Value::Object(mut fields)) = said else {
+        return ("unknown".to_owned(), Map::new(), None);
+    };
+    let act = fields.remove("act").unwrap_or_default();
+    (act.as_str().unwrap_or("unknown").to_owned(), fields, stage)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::LocalAction;
 
     #[test]
     fn the_name_of_a_program_has_128_characters() {
@@ -155,5 +192,34 @@ mod tests {
         assert_eq!(who.program(), "é".repeat(128));
         assert_eq!(who.actor.program.as_deref(), Some(who.program()));
         assert_eq!(Who::new(1, 2, "openssl").program(), "openssl");
+    }
+
+    #[test]
+    fn the_log_gets_acts_in_words_and_no_certificate() {
+        let import = AdminRequest::CertImport {
+            der: "30".repeat(400),
+            label: Some("web".into()),
+            id: None,
+        };
+        assert_eq!(
+            summary(&import),
+            "cert-import der=(800 characters) label=web"
+        );
+        let delete = AdminRequest::KeyDelete {
+            key: "pkcs11:object=web".into(),
+            objects: [("private key".into(), "00ff".into())].into(),
+            broker_keys: false,
+        };
+        let words = "key-delete key=pkcs11:object=web objects=1";
+        assert_eq!(summary(&delete), words);
+        let failed = AdminRequest::LocalAction {
+            action: LocalAction::CardClone {
+                from: "card1".into(),
+                to: vec!["card2".into(), "card3".into()],
+            },
+            stage: Stage::Failed("no reader".into()),
+        };
+        let words = "card-clone from=card1 to=card2,card3 failed: no reader";
+        assert_eq!(summary(&failed), words);
     }
 }

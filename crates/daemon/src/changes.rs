@@ -32,12 +32,13 @@ pub fn without_sites(mistakes: &[Mistake], lines: &[String]) -> Error {
     let message = format!(
         "{said}\nsites that name what is not there are served as before, or not at all if they are new; {others}"
     );
-    Error::pool(Kind::Environment, message)
+    Error::pool(Kind::Invalid, message)
 }
 
+/// [`Kind::Invalid`]: `hsmux reload` tells mistakes from other failures.
 fn refused(mistakes: &[Mistake]) -> Error {
     let lines: Vec<_> = mistakes.iter().map(Mistake::to_string).collect();
-    Error::pool(Kind::Environment, lines.join("\n"))
+    Error::pool(Kind::Invalid, lines.join("\n"))
 }
 
 /// The configuration of the file as it can be taken over now: what is settled at the start stays as it was.

@@ -290,7 +290,8 @@ impl Running {
             tracing::error!(%error, "the configuration stays as it was");
             *self.problem.lock() = Some(error.to_string());
         })?;
-        tracing::info!(?changes, "the configuration was read again");
+        let lines = changes.join("; ");
+        tracing::info!(changes = lines, "the configuration was read again");
         let left = (!of_sites.is_empty()).then(|| changes::without_sites(&of_sites, &changes));
         if let Some(error) = &left {
             tracing::error!(%error, "not all sites were taken over");
@@ -373,7 +374,7 @@ impl Running {
         let member = new.member(name).ok_or_else(|| {
             let file = self.file.display();
             let message =
-                format!("{file} has no [[token]] of the name {name}; write it there first");
+                format!("{file} has no [[token]] of the name {name}; to add one: hsmux token add {name} --module FILE --uri URI");
             Error::request(Kind::Invalid, message)
         })?;
         members::add(&self.shared.pool, &new, member)?;

@@ -194,7 +194,7 @@ fn said(right: bool) -> Result<()> {
     }
     Err(Error::request(
         Kind::PinIncorrect,
-        "this is not the pool's PIN, which [daemon] pin names; no token was asked",
+        "this is not the pool's PIN: pin of this socket's [daemon] or [[listener]] names it; no token was asked",
     ))
 }
 

@@ -5,9 +5,10 @@ use std::collections::{HashMap, VecDeque};
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use hsmux_config::{Allowed, Config, no_peer};
+use hsmux_state::Timestamp;
 use hsmux_token::{Error, Kind, Result};
 use hsmux_wire::{Entrance, Greeting, Reactor, ServiceClient, frame};
 use parking_lot::Mutex;
@@ -66,8 +67,8 @@ pub struct PeerStatus {
 /// A connection that was refused.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HostRefusal {
-    /// When, in seconds after 1970.
-    pub at: u64,
+    /// When.
+    pub at: Timestamp,
     /// Address and port that it came from.
     pub from: String,
     /// Why.
@@ -163,7 +164,6 @@ impl Peers {
 
     /// Records a refused connection, whether its host is known or not.
     pub fn refuse(&self, from: &str, problem: &str, advice: &str) {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let mut refused = self.refused.lock();
         if refused.may_tell() {
             let [from, problem, advice] = [from, problem, advice].map(printable);
@@ -173,7 +173,7 @@ impl Peers {
             refused.last.pop_front();
         }
         refused.last.push_back(HostRefusal {
-            at: since.map_or(0, |since| since.as_secs()),
+            at: Timestamp::now(),
             from: printable(from),
             problem: printable(problem),
             advice: printable(advice),

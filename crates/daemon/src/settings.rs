@@ -199,9 +199,13 @@ fn pin(config: &Config, listener: &Listener) -> Result<Arc<PinHash>> {
             "this listener needs no PIN",
         )),
         Some(source) => PinHash::of(source).map(Arc::new),
-        None => Err(Error::pool(
-            Kind::Environment,
-            "the configuration names no PIN: neither [daemon] pin nor one of a member",
-        )),
+        None => {
+            let message = format!(
+                "there is no PIN for C_Login: neither {} nor a [[token]] has pin. Add pin = {{ file = \"...\" }} there, \
+                 then: hsmux reload",
+                config.section_of(listener)
+            );
+            Err(Error::pool(Kind::Environment, message))
+        }
     }
 }

@@ -62,7 +62,9 @@ fn main() -> ExitCode {
     {
         return bench::part::main();
     }
-    exit::tell(Cli::parse().run())
+    let cli: Cli = exit::parse();
+    let as_json = cli.context.json;
+    exit::tell(cli.run(), as_json)
 }
 
 impl Cli {

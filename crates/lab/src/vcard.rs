@@ -124,9 +124,12 @@ fn show(context: &Context, cards: &[CardState]) -> anyhow::Result<()> {
             card.reader.clone(),
         ]
     };
-    output::table(
-        &["card", "serial", "state", "reader"],
-        cards.iter().map(row),
-    );
+    let columns = [
+        output::Column::whole("CARD"),
+        output::Column::whole("SERIAL"),
+        output::Column::prose("STATE"),
+        output::Column::prose("READER"),
+    ];
+    output::table(&columns, cards.iter().map(row));
     Ok(())
 }

@@ -172,7 +172,8 @@ fn pin(config: &Config) -> Result<Option<Secret>> {
     {
         Some(source) => source.read().map(Some),
         None => Err(mistake(format!(
-            "{}: no PIN for C_Login: neither [daemon] pin nor one of a member",
+            "{}: no PIN for C_Login: neither [daemon] nor a [[token]] has pin. Add pin = {{ file = \"...\" }} there; hsmux \
+             config check verifies the file",
             config.file.display()
         ))),
     }

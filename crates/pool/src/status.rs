@@ -1,7 +1,8 @@
 //! How everything is, for people and for machines.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use hsmux_state::Timestamp;
 use hsmux_token::{Class, ck};
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +12,7 @@ use crate::core::Core;
 use crate::record::{LifeState, Record};
 use std::sync::atomic::Ordering;
 
-/// The state of a pool. Times are seconds after 1970, durations microseconds.
+/// The state of a pool. Durations are microseconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PoolStatus {
     /// The label of the one token.
@@ -68,16 +69,16 @@ pub struct SeatStatus {
     pub state: SeatState,
     /// Why it is parked.
     pub reason: Option<String>,
-    /// Since when, in seconds after 1970.
-    pub since: u64,
+    /// Since when.
+    pub since: Timestamp,
     /// When it is tried again, in microseconds from now.
     pub retry_in_us: Option<u64>,
     /// Attempts to connect since it was last in service.
     pub attempts: u32,
     /// The last error of its connection.
     pub last_error: Option<String>,
-    /// When that was, in seconds after 1970.
-    pub last_error_at: Option<u64>,
+    /// When that was.
+    pub last_error_at: Option<Timestamp>,
     /// What its token said of itself when it was last connected.
     pub token: Option<TokenStatus>,
     /// Operations that it runs now.
@@ -226,11 +227,11 @@ fn seat(core: &Core, record: &Record) -> SeatStatus {
         member: record.seat.member.clone(),
         state: SeatState::Connecting,
         reason: None,
-        since: seconds(life.since),
+        since: life.since.into(),
         retry_in_us: None,
         attempts: life.attempts,
         last_error: last_error.as_ref().map(|(_, error)| error.to_string()),
-        last_error_at: last_error.as_ref().map(|(at, _)| seconds(*at)),
+        last_error_at: last_error.as_ref().map(|(at, _)| (*at).into()),
         token: life.last_seen.as_ref().map(|info| TokenStatus {
             label: info.label.clone(),
             serial: info.serial.clone(),
@@ -305,11 +306,6 @@ fn replica(replica: &crate::Replica) -> ReplicaStatus {
         reason,
         serves: replica.state == ReplicaState::Serving,
     }
-}
-
-fn seconds(at: SystemTime) -> u64 {
-    at.duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
 }
 
 fn micros(duration: Duration) -> u64 {

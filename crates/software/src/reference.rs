@@ -48,7 +48,9 @@ fn text(der: &[u8]) -> Option<&str> {
 /// The same with `type=private`, where no type is said.
 fn of_private_key(mut uri: Uri) -> Result<Uri> {
     if uri.object.is_none() && uri.id.is_none() {
-        return Err(invalid(format!("{uri} names no key; write object= or id=")));
+        return Err(invalid(format!(
+            "{uri} names no key; write object= or id=; hsmux key list shows both"
+        )));
     }
     match *uri.class.get_or_insert(Class::PRIVATE_KEY) {
         Class::PRIVATE_KEY => Ok(uri),

@@ -7,6 +7,7 @@
 //! | `folder` | private folders, and durable names in a folder |
 //! | `json` | names of objects and CBOR values in JSON |
 //! | `lock` | one process at a time (flock(2)) |
+//! | `timestamp` | times in JSON and for people |
 //! | `versions` | changes of files, found without reading them |
 //!
 //! Errors have no path: callers know what the file is for. [`failed`] says it for files of the state folder.
@@ -18,6 +19,7 @@ mod file;
 mod folder;
 pub mod json;
 mod lock;
+mod timestamp;
 mod versions;
 
 pub use error::failed;
@@ -26,4 +28,5 @@ pub use file::{
 };
 pub use folder::{private_folder, sync_folder, sync_parent};
 pub use lock::{FileLock, LockFailed};
+pub use timestamp::Timestamp;
 pub use versions::FileVersions;

@@ -284,12 +284,12 @@ impl Client {
         let (kind, advice) = match error.kind() {
             io::ErrorKind::PermissionDenied => (
                 Kind::AccessDenied,
-                "this user may not open it: see `mode`, `group` and `allow_users` under [daemon]",
+                "this user may not open it: see `mode`, `group` and `allow_users` of its [daemon], [[listener]] or [admin]",
             ),
             io::ErrorKind::WouldBlock => (Kind::Lost, "it does not answer: is the daemon stopped?"),
             _ => (
                 Kind::NoReplica,
-                "is the daemon running? Start it with `hsmux serve`",
+                "is the daemon running? Start it with `hsmux serve`, or with systemctl start hsmux",
             ),
         };
         let message = format!("cannot connect to {}: {error}; {advice}", self.endpoint);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::{BurnInReport, ProcessMemory, TokenCounts};
-use crate::format::{bytes, count, lines, rate, table, whole};
+use crate::format::{bytes, count, lines, rate, record, table, whole};
 use crate::report::cells;
 use crate::slope::Slope;
 
@@ -16,10 +16,7 @@ impl fmt::Display for BurnInReport {
         let (begun, last) = (&self.begun_at, &self.head.measured_at);
         writeln!(f, "{}", lines(&format!("begun {begun}, last seen {last}")))?;
         writeln!(f, "{}\n", self.head)?;
-        for (what, value) in self.figures() {
-            writeln!(f, "{what:<16} {value}")?;
-        }
-        writeln!(f)?;
+        writeln!(f, "{}\n", record(self.figures()))?;
         for failure in &self.failures {
             writeln!(f, "{} times {}", count(failure.count), failure.kind)?;
             for example in &failure.examples {
@@ -37,6 +34,7 @@ impl fmt::Display for BurnInReport {
         if !self.reference.is_empty() {
             let heading = "Published: SmartCard-HSMs (other hardware, for reference)";
             let rows = self.reference.iter().map(cells::published);
+            let heading = lines(heading);
             writeln!(f, "\n{heading}\n\n{}", table(cells::PUBLISHED, rows))?;
         }
         cells::remarks(&self.reference).try_for_each(|remark| writeln!(f, "{}", lines(&remark)))

@@ -61,7 +61,7 @@ impl fmt::Display for CompareReport {
         writeln!(
             f,
             "{}",
-            table(["figure", "measured", "rounds", "goal", ""], figures)
+            table(["figure", "measured", "rounds", "goal", "result"], figures)
         )
     }
 }

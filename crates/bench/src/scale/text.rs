@@ -30,7 +30,10 @@ impl fmt::Display for ScaleReport {
         if let Some(kind) = &self.published {
             writeln!(
                 f,
-                "published: as many SmartCard-HSMs with {kind} (other hardware)"
+                "{}",
+                lines(&format!(
+                    "published: as many SmartCard-HSMs with {kind} (other hardware)"
+                ))
             )?;
         }
         Ok(())

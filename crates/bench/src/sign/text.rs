@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::SignReport;
-use crate::format::{bytes, count, lines, micros, rate, table, three, whole};
+use crate::format::{bytes, count, figures, lines, micros, rate, record, table, three, whole};
 use crate::measurement::{Latency, Measurement};
 use crate::report::cells;
 
@@ -24,7 +24,7 @@ impl fmt::Display for SignReport {
         }
         let heading =
             "Published: ECDSA P-256 over 32 bytes, CloudHSM (other hardware, for reference)";
-        writeln!(f, "{heading}\n\n{}", self.published())
+        writeln!(f, "{}\n\n{}", lines(heading), self.published())
     }
 }
 
@@ -73,26 +73,21 @@ impl fmt::Display for Measurement {
             three(self.elapsed_s),
             self.workers
         );
-        writeln!(
-            f,
-            "done        {done}{}",
-            if self.interrupted {
-                ", interrupted"
-            } else {
-                ""
-            }
-        )?;
-        if let Some(intended) = self.intended_per_second {
-            writeln!(f, "intended    {}", rate(intended))?;
-        }
-        writeln!(f, "throughput  {}", rate(self.per_second))?;
-        writeln!(f, "failed      {}", count(self.failed))?;
-        writeln!(
-            f,
-            "verified    {}, wrong {}\n",
-            count(self.verified),
-            count(self.wrong)
-        )?;
+        let interrupted = if self.interrupted {
+            ", interrupted"
+        } else {
+            ""
+        };
+        let intended = self.intended_per_second.map_or_else(String::new, rate);
+        let proofs = format!("{}, wrong {}", count(self.verified), count(self.wrong));
+        let summary = record([
+            ("done", done + interrupted),
+            ("intended", intended),
+            ("throughput", rate(self.per_second)),
+            ("failed", count(self.failed)),
+            ("verified", proofs),
+        ]);
+        writeln!(f, "{summary}\n")?;
         for fault in &self.faults {
             writeln!(
                 f,
@@ -101,7 +96,7 @@ impl fmt::Display for Measurement {
             )?;
         }
         if let Some(l) = &self.latency_us {
-            writeln!(f, "{}\n", table(Latency::PARTS, [l.parts()]))?;
+            writeln!(f, "{}\n", figures(Latency::PARTS, l.parts()))?;
         }
         let rows = self.processes.iter().map(cells::process);
         writeln!(f, "{}", table(cells::PROCESS, rows))

@@ -103,8 +103,8 @@ pub fn issue(name: &str, lifetime: Option<Duration>) -> Result<NewToken> {
     let kept = ClientToken {
         id: hex::encode(id),
         name: name.to_owned(),
-        created: now(),
-        expires: lifetime.map(|lifetime| now() + lifetime.as_secs()),
+        created: now().into(),
+        expires: lifetime.map(|lifetime| now().saturating_add(lifetime.as_secs()).into()),
         hash: hash(&text),
     };
     Ok(NewToken {

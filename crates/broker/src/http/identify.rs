@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use hsmux_state::Timestamp;
 
 use super::limits::AdmittedRequest;
 use super::{Broker, Peer};
@@ -67,8 +68,8 @@ fn known(broker: &Broker, token: &str) -> Option<TokenOwner> {
     Some(TokenOwner {
         name: format!("token:{}", owner.name),
         lifetime: Lifetime {
-            created: Some(owner.created),
-            expires: owner.expires,
+            created: Some(owner.created.seconds()),
+            expires: owner.expires.map(Timestamp::seconds),
         },
     })
 }

@@ -327,8 +327,8 @@ fn tokens_come_and_go() {
     let token = ClientToken {
         id: "a1".into(),
         name: "billing".into(),
-        created: now(),
-        expires: Some(now() - 1),
+        created: now().into(),
+        expires: Some((now() - 1).into()),
         hash: [7; 32],
     };
     store.put_token(&token).unwrap();

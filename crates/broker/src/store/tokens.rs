@@ -1,9 +1,10 @@
 //! Clients' tokens, stored as hashes.
 
+use hsmux_state::Timestamp;
 use hsmux_token::{Error, Kind, Result};
 use rusqlite::params;
 
-use super::{Store, now};
+use super::Store;
 
 /// SHA-256 of a token, which is 32 random bytes: a slow hash would add nothing.
 pub type TokenHash = [u8; 32];
@@ -15,10 +16,10 @@ pub struct ClientToken {
     pub id: String,
     /// The owner: policies name it `token:NAME`.
     pub name: String,
-    /// Seconds after 1970.
-    pub created: u64,
-    /// Seconds after 1970; `None`: it does not expire.
-    pub expires: Option<u64>,
+    /// When it was made.
+    pub created: Timestamp,
+    /// The end of its life; `None`: it does not expire.
+    pub expires: Option<Timestamp>,
     /// The hash of the token.
     #[serde(skip)]
     pub hash: TokenHash,
@@ -27,7 +28,8 @@ pub struct ClientToken {
 impl ClientToken {
     /// True if it has not expired.
     pub fn is_valid(&self) -> bool {
-        self.expires.is_none_or(|expires| now() < expires)
+        self.expires
+            .is_none_or(|expires| Timestamp::now() < expires)
     }
 }
 
@@ -41,10 +43,8 @@ impl Store {
                 Ok(ClientToken {
                     id: row.get("id")?,
                     name: row.get("name")?,
-                    created: row.get::<_, i64>("created")?.cast_unsigned(),
-                    expires: row
-                        .get::<_, Option<i64>>("expires")?
-                        .map(i64::cast_unsigned),
+                    created: time(row.get("created")?),
+                    expires: row.get::<_, Option<_>>("expires")?.map(time),
                     hash: row.get("hash")?,
                 })
             })?;
@@ -61,8 +61,8 @@ impl Store {
                     token.hash,
                     token.id,
                     token.name,
-                    token.created.cast_signed(),
-                    token.expires.map(u64::cast_signed)
+                    token.created.seconds().cast_signed(),
+                    token.expires.map(|at| at.seconds().cast_signed())
                 ],
             )?;
             Ok(())
@@ -77,9 +77,16 @@ impl Store {
             delete.query_map([which], |row| row.get(0))?.collect()
         })?;
         if gone.is_empty() {
-            let message = format!("there is no token of the id or name {which}");
+            let message = format!(
+                "there is no token of the id or name {which}; hsmux token-auth list shows all"
+            );
             return Err(Error::request(Kind::Invalid, message));
         }
         Ok(gone)
     }
+}
+
+/// A column with a time.
+fn time(seconds: i64) -> Timestamp {
+    seconds.cast_unsigned().into()
 }

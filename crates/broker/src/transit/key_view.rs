@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hsmux_software::PublicKey;
+use hsmux_state::Timestamp;
 use serde_json::{Map, Value};
 use x509_cert::der::pem::{LineEnding, encode_string};
 
@@ -101,9 +102,7 @@ fn asymmetric(shape: Shape, public: Option<&PublicKey>) -> Data {
     shown
 }
 
-/// The time by RFC 3339, section 5.6, which ends with the year 9999.
+/// The time by RFC 3339, section 5.6.
 pub fn time(seconds: u64) -> String {
-    let last = 253_402_300_799;
-    let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds.min(last));
-    humantime::format_rfc3339_seconds(at).to_string()
+    Timestamp::from(seconds).to_string()
 }

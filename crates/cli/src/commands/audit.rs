@@ -49,7 +49,13 @@ impl Audit {
 fn show(context: &Context, count: usize) -> anyhow::Result<Exit> {
     let file = context.load()?.audit.file;
     let text = std::fs::read_to_string(&file)
-        .with_context(|| format!("audit trail {}", file.display()))?;
+        .with_context(|| format!("audit trail {}", file.display()))
+        .map_err(|error| {
+            if file.exists() {
+                return error;
+            }
+            error.context("there is no trail before the daemon starts: hsmux serve")
+        })?;
     let last = text.lines().rev();
     if context.json {
         let mut lines: Vec<_> = last.take(count).collect();
@@ -65,8 +71,14 @@ fn show(context: &Context, count: usize) -> anyhow::Result<Exit> {
         .filter(|line: &Value| line["checkpoint"].is_null());
     let mut lines: Vec<_> = events.take(count).collect();
     lines.reverse();
-    let header = ["time", "who", "program", "what", "outcome"];
-    output::table(&header, lines.iter().map(row));
+    let columns = [
+        output::Column::whole("TIME"),
+        output::Column::prose("WHO"),
+        output::Column::prose("PROGRAM"),
+        output::Column::prose("WHAT"),
+        output::Column::prose("OUTCOME"),
+    ];
+    output::table(&columns, lines.iter().map(row));
     Ok(Exit::Done)
 }
 
@@ -94,7 +106,11 @@ fn row(line: &Value) -> Vec<String> {
         "gap",
     ];
     let time = field("time");
-    let seconds = time.split('.').next().unwrap_or_default().to_owned();
+    // Without microseconds.
+    let seconds = match time.split_once('.') {
+        Some((seconds, _)) => format!("{seconds}Z"),
+        None => time,
+    };
     vec![
         seconds,
         all(&["uid", "actor"]).join(" "),

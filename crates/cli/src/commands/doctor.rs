@@ -8,7 +8,7 @@ use hsmux_daemon::doctor::{Finding, FoundToken, Level, examine};
 
 use super::token::SlotRow;
 use crate::context::Context;
-use crate::exit::Exit;
+use crate::exit::{Exit, message_of};
 use crate::{output, progress};
 
 /// Options of `hsmux doctor`.
@@ -65,9 +65,8 @@ fn probe(module: &Path, environment: &[(String, String)]) -> Result<Vec<FoundTok
         .map_err(|e| e.to_string())?;
     if !listed.status.success() {
         let said = String::from_utf8_lossy(&listed.stderr);
-        let said = said.trim().trim_start_matches("hsmux: ");
         return Err(match listed.status.code() {
-            Some(_) => said.to_owned(),
+            Some(_) => message_of(&said).unwrap_or_else(|| said.trim().to_owned()),
             None => format!("it crashes ({})", listed.status),
         });
     }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use base64::Engine;
 use clap::{Args, Subcommand};
-use hsmux_console::key_choice::WrappingKey;
+use hsmux_console::key_choice::{WrappingKey, hexadecimal};
 use hsmux_daemon::admin::{AdminClient, AdminRequest, AdminResponse, KeyRow, KeySpec};
 
 use super::show as show_response;
@@ -64,7 +64,7 @@ pub struct Generate {
     #[arg(long)]
     label: String,
     /// CKA_ID in hexadecimal [default: random]
-    #[arg(long, value_name = "HEX")]
+    #[arg(long, value_name = "HEX", value_parser = hexadecimal)]
     id: Option<String>,
 }
 
@@ -102,7 +102,7 @@ pub enum Cert {
         #[arg(long)]
         label: Option<String>,
         /// CKA_ID in hexadecimal [default: that of its key]
-        #[arg(long, value_name = "HEX")]
+        #[arg(long, value_name = "HEX", value_parser = hexadecimal)]
         id: Option<String>,
     },
 }
@@ -221,7 +221,10 @@ fn certificate(file: &std::path::Path) -> anyhow::Result<Vec<u8>> {
     let body = text
         .split_once("-----BEGIN CERTIFICATE-----")
         .and_then(|(_, rest)| rest.split_once("-----END CERTIFICATE-----"))
-        .with_context(|| format!("{}: no certificate in it", file.display()))?;
+        .with_context(|| {
+            let file = file.display();
+            format!("{file}: no certificate in it; openssl x509 -in {file} -noout -subject has to show one")
+        })?;
     let body: String = body.0.split_whitespace().collect();
     let der = base64::engine::general_purpose::STANDARD.decode(body);
     der.with_context(|| format!("{}: not PEM", file.display()))

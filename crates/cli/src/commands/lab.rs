@@ -10,8 +10,34 @@ use hsmux_console::program::beside;
 
 use crate::exit::Exit;
 
-/// Commands of `hsmux-lab` that users type as commands of `hsmux`.
-const COMMANDS: [&str; 2] = ["bench", "vcard"];
+/// Commands of `hsmux-lab` that users type as commands of `hsmux`, with their subcommands for completions.
+const COMMANDS: [(&str, &[(&str, &str)]); 2] = [
+    (
+        "bench",
+        &[
+            ("sign", "Evaluate signatures by one key"),
+            ("scale", "Measure throughput by the number of members"),
+            ("burn-in", "Make and verify signatures for hours"),
+            ("compare", "Compare ways to the same token"),
+            ("http", "Load a service with the Transit API over HTTP"),
+            ("tls", "Load a web server over TLS"),
+            (
+                "matrix",
+                "Measure a table of a web cluster's cells over TLS",
+            ),
+            ("churn", "Measure the cost of key changes by other programs"),
+        ],
+    ),
+    (
+        "vcard",
+        &[
+            ("run", "Run virtual cards in separate readers"),
+            ("list", "Show the running cards"),
+            ("fault", "Pull a running card, plug it in, or order faults"),
+            ("pcscd", "End or restart the pcscd of the running cards"),
+        ],
+    ),
+];
 
 /// Arguments for `hsmux-lab`.
 #[derive(Args, Debug)]
@@ -30,7 +56,20 @@ pub struct Lab {
 pub fn explains(command: Option<&OsStr>) -> bool {
     COMMANDS
         .into_iter()
-        .any(|known| command == Some(known.as_ref()))
+        .any(|(known, _)| command == Some(known.as_ref()))
+}
+
+/// The commands of `hsmux` with the subcommands of `hsmux-lab`, for completions.
+pub fn with_subcommands(hsmux: clap::Command) -> clap::Command {
+    COMMANDS.into_iter().fold(hsmux, |hsmux, (name, below)| {
+        hsmux.mut_subcommand(name, |command| {
+            let about = command.get_about().cloned().unwrap_or_default();
+            let below = below
+                .iter()
+                .map(|(name, about)| clap::Command::new(*name).about(*about));
+            clap::Command::new(name).about(about).subcommands(below)
+        })
+    })
 }
 
 /// Replaces this process by `hsmux-lab` with the same arguments. It returns only on failure.

@@ -19,7 +19,7 @@ mod token_auth;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use hsmux_console::shell;
-use hsmux_daemon::admin::{AdminRequest, AdminResponse};
+use hsmux_daemon::admin::{AdminFailure, AdminRequest, AdminResponse};
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -118,6 +118,11 @@ enum HsmuxCommand {
 }
 
 impl Cli {
+    /// Whether programs read the answer.
+    pub fn is_json(&self) -> bool {
+        self.context.json
+    }
+
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<Exit> {
         let context = &self.context;
@@ -149,13 +154,29 @@ impl Cli {
             HsmuxCommand::Bench(_) => lab::start("bench"),
             HsmuxCommand::Vcard(_) => lab::start("vcard"),
             HsmuxCommand::Audit(command) => command.run(context),
-            HsmuxCommand::Reload => show(context, context.ask(&AdminRequest::Reload)?),
+            HsmuxCommand::Reload => reload(context),
             HsmuxCommand::Stop => show(context, context.ask(&AdminRequest::Stop)?),
             HsmuxCommand::Service(command) => command.run(context),
-            HsmuxCommand::Completions(command) => command.run(context, Self::command()),
+            HsmuxCommand::Completions(command) => {
+                command.run(context, lab::with_subcommands(Self::command()))
+            }
             HsmuxCommand::Man(command) => command.run(context, Self::command()),
         }
     }
+}
+
+/// Reloads the configuration. A file with mistakes has the exit code of mistakes.
+fn reload(context: &Context) -> anyhow::Result<Exit> {
+    let answer = context.ask(&AdminRequest::Reload).map_err(|error| {
+        let is_mistake = |failure: &AdminFailure| failure.kind == "Invalid";
+        if !error.downcast_ref().is_some_and(is_mistake) {
+            return error;
+        }
+        let next =
+            "fix the file, and run hsmux reload again; hsmux config check finds every mistake";
+        Exit::Usage.because(format!("{error:#}\n{next}"))
+    })?;
+    show(context, answer)
 }
 
 /// Prints an answer without a table of its own.

@@ -66,12 +66,16 @@ pub fn show(context: &Context, rows: &[PinRow]) -> anyhow::Result<Exit> {
             row.serial.clone(),
             if row.held { "held" } else { "usable" }.to_owned(),
             row.outcome.clone(),
-            output::time(row.time),
+            row.time.to_string(),
         ]
     };
-    output::table(
-        &["token", "serial", "PIN", "why", "since"],
-        rows.iter().map(row),
-    );
+    let columns = [
+        output::Column::whole("TOKEN"),
+        output::Column::whole("SERIAL"),
+        output::Column::whole("PIN"),
+        output::Column::prose("WHY"),
+        output::Column::whole("SINCE"),
+    ];
+    output::table(&columns, rows.iter().map(row));
     Ok(Exit::Done)
 }

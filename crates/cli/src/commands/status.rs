@@ -104,7 +104,7 @@ pub fn show(context: &Context, status: &DaemonStatus) -> anyhow::Result<()> {
         println!("peer {}: {} connections", peer.name, peer.connections);
     }
     if let Some(last) = status.refused.last() {
-        let (at, from) = (output::time(last.at), &last.from);
+        let (at, from) = (last.at, &last.from);
         println!(
             "refused at {at}, from {from}: {}; {}",
             last.problem, last.advice
@@ -173,8 +173,14 @@ fn audit(audit: &hsmux_audit::TrailStatus) {
 
 /// Prints members, and below the table the error of each.
 pub fn members(members: &[MemberStatus]) {
-    let header = [
-        "member", "state", "workers", "objects", "served", "failed", "latency",
+    let columns = [
+        output::Column::whole("MEMBER"),
+        output::Column::whole("STATE"),
+        output::Column::whole("WORKERS"),
+        output::Column::whole("OBJECTS"),
+        output::Column::whole("SERVED"),
+        output::Column::whole("FAILED"),
+        output::Column::whole("LATENCY"),
     ];
     let row = |member: &MemberStatus| {
         vec![
@@ -187,7 +193,7 @@ pub fn members(members: &[MemberStatus]) {
             output::micros(member.latency_us),
         ]
     };
-    output::table(&header, members.iter().map(row));
+    output::table(&columns, members.iter().map(row));
     for member in members {
         if let Some(reason) = &member.reason {
             println!("\n{}: {reason}", member.name);

@@ -7,8 +7,9 @@ mod slots;
 use clap::{Args, Subcommand};
 use hsmux_daemon::admin::{AdminFailure, AdminRequest, AdminResponse, DaemonStatus};
 use hsmux_daemon::members_file;
+use hsmux_module::SlotInfo;
 use hsmux_token::Uri;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use slots::SlotRow;
 
@@ -16,6 +17,9 @@ use super::{show, status};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::output;
+
+/// A module that most people have.
+const EXAMPLE: &str = "/usr/lib/softhsm/libsofthsm2.so";
 
 /// Commands for members and tokens.
 #[derive(Subcommand, Debug)]
@@ -196,6 +200,17 @@ impl Add {
     }
 }
 
+/// The tokens of a module.
+fn slots_of(context: &Context, module: &Path) -> anyhow::Result<Vec<SlotInfo>> {
+    hsmux_module::slots(module).map_err(|error| {
+        // `hsmux doctor` has advice of its own.
+        if context.json || module.exists() {
+            return error.into();
+        }
+        anyhow::anyhow!("{error}; --module takes the file of a vendor, such as {EXAMPLE}: hsmux token list --module {EXAMPLE}")
+    })
+}
+
 fn ask_status(context: &Context) -> anyhow::Result<Box<DaemonStatus>> {
     match context.ask(&AdminRequest::Status)? {
         AdminResponse::Status(status) => Ok(status),
@@ -213,18 +228,22 @@ fn detail(context: &Context, name: &str) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     status::members(std::slice::from_ref(member));
+    let mut details = Vec::new();
     if let Some(token) = &member.token {
-        println!(
-            "\nlabel         {}\nserial        {}\nmanufacturer  {}\nmodel         {}\nlibrary       {}",
-            token.label, token.serial, token.manufacturer, token.model, token.library
-        );
-        if let Some(slot) = &token.slot {
-            println!("slot          {slot}");
-        }
+        details.extend([
+            ("label", token.label.clone()),
+            ("serial", token.serial.clone()),
+            ("manufacturer", token.manufacturer.clone()),
+            ("model", token.model.clone()),
+            ("library", token.library.clone()),
+            ("slot", token.slot.clone().unwrap_or_default()),
+        ]);
     }
     let pids: Vec<_> = member.pids.iter().map(u32::to_string).collect();
-    if !pids.is_empty() {
-        println!("processes     {}", pids.join(", "));
+    details.push(("processes", pids.join(", ")));
+    if details.iter().any(|(_, value)| !value.is_empty()) {
+        println!();
+        output::record(details);
     }
     Ok(Exit::Done)
 }

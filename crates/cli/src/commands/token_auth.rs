@@ -1,5 +1,6 @@
 //! `hsmux token-auth`: tokens of the broker's clients.
 
+use std::path::Path;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -51,7 +52,12 @@ impl TokenAuth {
                 context.file().display()
             ))
         })?;
-        let store = Store::open_shared(&section.store)?;
+        let store = Store::open_shared(&section.store).map_err(|error| {
+            if section.store.parent().is_none_or(Path::exists) {
+                return error.into();
+            }
+            anyhow::anyhow!("{error}; the daemon makes this folder: hsmux serve")
+        })?;
         match self {
             Self::Create(create) => create.run(context, &store),
             Self::List => list(context, &store),
@@ -110,13 +116,19 @@ fn list(context: &Context, store: &Store) -> anyhow::Result<Exit> {
     }
     let rows = tokens.into_iter().map(|token| {
         let expires = match token.expires {
-            Some(at) if token.is_valid() => output::time(at),
+            Some(at) if token.is_valid() => at.to_string(),
             Some(_) => "expired".into(),
             None => "never".into(),
         };
-        vec![token.id, token.name, output::time(token.created), expires]
+        vec![token.id, token.name, token.created.to_string(), expires]
     });
-    output::table(&["id", "name", "created", "expires"], rows);
+    let columns = [
+        output::Column::whole("ID"),
+        output::Column::whole("NAME"),
+        output::Column::whole("CREATED"),
+        output::Column::whole("EXPIRES"),
+    ];
+    output::table(&columns, rows);
     Ok(Exit::Done)
 }
 

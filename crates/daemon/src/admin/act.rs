@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use hsmux_pool::{Pool, SeatState};
 use hsmux_token::{Error, Kind, Result as Outcome};
 
-use super::{AdminFailure, AdminRequest, AdminResponse, certificate, find, keys, pins, status};
+use super::{
+    AdminFailure, AdminRequest, AdminResponse, certificate, find, key_copies, keys, pins, status,
+};
 use crate::daemon::Running;
 
 /// Making an RSA key on a slow card takes minutes.
@@ -71,7 +73,7 @@ pub fn carry_out(
         } => {
             let which = key.as_deref().map(find::uri).transpose()?;
             let wrapping = wrapping_key.as_deref().map(find::uri).transpose()?;
-            AdminResponse::Lines(keys::clone(
+            AdminResponse::Lines(key_copies::clone(
                 running,
                 which.as_ref(),
                 from.as_deref(),

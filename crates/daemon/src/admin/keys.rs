@@ -1,17 +1,15 @@
-//! Keys: made, deleted, proved, copied.
+//! Keys: made, deleted, proved.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hsmux_pool::{BROKER_MARK, Catalogue, Entry, ObjectStatus, Pool, ReplicaState, SeatState};
-use hsmux_replicate::{CloneOutcome, ClonedObject, Selection};
 use hsmux_software::{refuses_template, unchecked_kind, with_default_uses};
 use hsmux_token::{Class, Error, Kind, ObjectId, Operation, Outcome, Result, Token, Uri, ck};
 
 use super::status::why;
-use super::{AdminFailure, KeyRow, KeySpec, find};
-use crate::daemon::Running;
+use super::{KeyRow, KeySpec, find};
 
 /// All objects with their replicas, hsmux's own keys left out.
 pub fn rows(pool: &Pool) -> Vec<KeyRow> {
@@ -296,77 +294,6 @@ pub fn verify(pool: &Pool, which: Option<&Uri>) -> Result<Vec<KeyRow>> {
         }
     }
     Ok(rows_of(pool, &ids))
-}
-
-/// Copies keys to members that do not hold them, under a secret key that source and target hold, or
-/// under transport keys.
-pub fn clone(
-    running: &Running,
-    which: Option<&Uri>,
-    from: Option<&str>,
-    to: &[String],
-    wrapping: Option<&Uri>,
-) -> Result<Vec<String>, AdminFailure> {
-    let catalogue = running.shared.pool.catalogue();
-    let objects = which
-        .map(|uri| find::entries(&catalogue, uri))
-        .transpose()?;
-    let wrapping = wrapping
-        .map(|uri| find::one(&catalogue, uri, Class::SECRET_KEY))
-        .transpose()?;
-    let holder = || {
-        let held = objects.as_ref()?.first()?;
-        held.members().first().map(ToString::to_string)
-    };
-    let source = from.map(str::to_owned).or_else(holder).ok_or_else(|| {
-        let message = "no member that serves the key; name one with --from";
-        Error::request(Kind::NoReplica, message)
-    })?;
-    let selection = Selection {
-        objects: objects.map(|entries| entries.iter().map(|entry| entry.object.id).collect()),
-        extractable: false,
-    };
-    let told = |cloned: &ClonedObject| tracing::info!(?cloned, "copied");
-    let cloned = running.shared.writer.clone_keys(
-        &source,
-        to,
-        &selection,
-        wrapping.map(|key| key.id),
-        &told,
-    )?;
-    outcomes(cloned)
-}
-
-fn outcomes(cloned: Vec<ClonedObject>) -> Result<Vec<String>, AdminFailure> {
-    let mut lines = Vec::new();
-    let mut failed: Option<AdminFailure> = None;
-    for ClonedObject {
-        target,
-        object,
-        label,
-        outcome,
-    } in cloned
-    {
-        let what = format!("{} {label:?} to {target}", object.class.name());
-        match outcome {
-            CloneOutcome::Copied => lines.push(format!("{what}: copied")),
-            CloneOutcome::There => lines.push(format!("{what}: there already, proved")),
-            CloneOutcome::Failed(error) => {
-                let failure = failed.get_or_insert_with(|| AdminFailure::from(error.clone()));
-                failure.details.insert(what, error.to_string());
-            }
-        }
-    }
-    match failed {
-        None => Ok(lines),
-        Some(mut failure) => {
-            failure.message = "not every copy was made".into();
-            failure
-                .details
-                .extend(lines.into_iter().map(|line| (line, "done".to_owned())));
-            Err(failure)
-        }
-    }
 }
 
 /// Waits for a member that was told to connect; says how it is then.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use hsmux_state::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Announced;
@@ -95,8 +96,8 @@ pub enum LocalAction {
         id: String,
         /// Its owner's name.
         name: String,
-        /// Seconds after 1970; `None`: it does not expire.
-        expires: Option<u64>,
+        /// The end of its life; `None`: it does not expire.
+        expires: Option<Timestamp>,
     },
     /// `hsmux token-auth revoke`.
     TokenAuthRevoke {

@@ -4,6 +4,7 @@ mod act;
 mod certificate;
 mod client;
 mod find;
+mod key_copies;
 mod keys;
 mod local_action;
 mod pin_change_process;

@@ -111,9 +111,10 @@ fn pool_pins(config: &Config, rotated: &[&Member]) -> Vec<String> {
         let member = rotated.iter().find(|m| m.pin.as_ref() == Some(source))?;
         Some(format!(
             "{}: applications log in with the PIN of {}, which is the new one from now on; \
-             [daemon] pin gives them one of their own",
+             {} pin gives them one of their own",
             listener.socket.path.display(),
             member.name,
+            config.section_of(listener),
         ))
     });
     lines.collect()

@@ -77,7 +77,7 @@ fn carry_out(running: &Weak<Running>, who: &Who, request: &AdminRequest) -> Admi
         return AdminResponse::Failed(stopping().into());
     };
     let trail = &running.shared.audit;
-    let act = serde_json::to_string(request).unwrap_or_default();
+    let act = audit::summary(request);
     if let Err(error) = audit::announce(trail, who, request) {
         tracing::warn!(uid = who.uid, pid = who.pid, act, why = %error, "administration");
         return AdminResponse::Failed(error.into());

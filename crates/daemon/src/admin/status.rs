@@ -6,6 +6,7 @@ use hsmux_module::pin::{Outcome, Record};
 use hsmux_pool::{
     HIDDEN_LABEL, ObjectStatus, Pool, PoolStatus, ReplicaStatus, SeatState, SeatStatus, TokenStatus,
 };
+use hsmux_state::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::peers::{HostRefusal, PeerStatus};
@@ -127,8 +128,8 @@ pub struct PinRow {
     pub outcome: String,
     /// True if it is not tried by itself any more.
     pub held: bool,
-    /// When that was written, in seconds after 1970.
-    pub time: u64,
+    /// When that was written.
+    pub time: Timestamp,
 }
 
 impl PinRow {
@@ -151,7 +152,7 @@ impl PinRow {
             }
             .into(),
             held: newest.is_held(),
-            time: newest.time,
+            time: newest.time.into(),
         })
     }
 }

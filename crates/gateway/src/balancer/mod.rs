@@ -88,7 +88,8 @@ impl Balancer {
         let mut hosts = options.hosts.clone();
         if hosts.is_empty() {
             let own = listens.filter(|address| !address.ip().is_unspecified());
-            let own = own.ok_or_else(|| unknown("name the hosts: HOST HOST ..."))?;
+            let own =
+                own.ok_or_else(|| unknown("the hosts: hsmux haproxy config HOST HOST ..."))?;
             hosts.push(Host::of(own.ip()));
         }
         let number = |given: Option<u16>, all: Option<u16>, what: &str| {

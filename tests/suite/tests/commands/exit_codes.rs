@@ -73,6 +73,7 @@ fn commands_end_with_the_code_of_their_row() {
             "no-such-command",
             "key verify --type nonsense",
             "key generate rsa:17 --label x",
+            "key generate ec:p256 --label x --id 0x0a",
             "key csr --subject CN=x",
             "bench sign --mechanism nonsense",
             "status --config none.toml",
@@ -92,7 +93,11 @@ fn commands_end_with_the_code_of_their_row() {
     // Of a broken configuration, too, where the daemon runs.
     let written = fs::read_to_string(rig.path("hsmux.toml")).unwrap();
     fs::write(rig.path("hsmux.toml"), format!("{written}\nnonsense = 1\n")).unwrap();
-    ends_with(&rig, 2, &["config check", "bench sign --embedded"]);
+    ends_with(
+        &rig,
+        2,
+        &["config check", "reload", "bench sign --embedded"],
+    );
     fs::write(rig.path("hsmux.toml"), written).unwrap();
 
     rig.stop();

@@ -19,7 +19,7 @@ fn certify_another(rig: &Rig) {
 }
 
 #[test]
-fn a_long_id_is_wrapped_before_the_other_columns_are() {
+fn a_long_id_is_whole_at_every_width() {
     let rig = rig();
     rig.hsmux(&format!("key generate aes:256 --label backup --id {LONG}"))
         .ok();
@@ -28,15 +28,7 @@ fn a_long_id_is_wrapped_before_the_other_columns_are() {
     let widest = at_80.lines().map(|line| line.chars().count()).max();
     assert!(widest <= Some(80), "{widest:?} columns\n{at_80}");
     let words: Vec<_> = at_80.split_whitespace().collect();
-    for word in [
-        "backup",
-        "secret",
-        "key",
-        "hsm1",
-        "hsm2",
-        &LONG[..40],
-        &LONG[40..],
-    ] {
+    for word in ["backup", "secret", "key", "hsm1", "hsm2", LONG] {
         assert!(words.contains(&word), "{word}\n{at_80}");
     }
 

@@ -1,5 +1,6 @@
 //! `hsmux bench` and `hsmux vcard` are commands of `hsmux-lab`, which has to be beside `hsmux`.
 
+use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -120,5 +121,28 @@ fn each_program_has_completions_and_pages_of_its_own() {
     assert!(sign.contains("\\fBhsmux bench sign\\fR"), "{sign}");
     let complete = |program| Run::new(built(program)).args("completions bash").ok();
     complete(Program::Lab).says("burn-in").says("hsmux-lab");
-    complete(Program::Hsmux).never_says("burn-in");
+    complete(Program::Hsmux).never_says("hsmux-lab,");
+}
+
+/// What bash offers after `PROGRAM COMMAND` and a space, options left out.
+fn offered(program: Program, name: &str, command: &str) -> BTreeSet<String> {
+    let completions = Run::new(built(program)).args("completions bash").ok().out;
+    let function = format!("_{}", name.replace('-', "__"));
+    let press_tab = format!(
+        "COMP_WORDS=({name} {command} ''); COMP_CWORD=2; {function} {name} '' {command}; \
+         printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    );
+    let script = format!("{completions}\n{press_tab}");
+    let words = Run::new("bash").input(script).ok().out;
+    let words = words.lines().filter(|word| !word.starts_with('-'));
+    words.map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_the_commands_of_the_other_program() {
+    for command in ["bench", "vcard"] {
+        let own = offered(Program::Lab, "hsmux-lab", command);
+        assert!(own.len() > 3, "{own:?}");
+        assert_eq!(offered(Program::Hsmux, "hsmux", command), own, "{command}");
+    }
 }

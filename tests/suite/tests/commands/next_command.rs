@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 
-use hsmux_suite::{Finished, Program, Rig, Setup, built, copy_program};
+use hsmux_suite::{Finished, Program, Rig, SOFTHSM, Setup, built, copy_program};
 
 /// Runs each command, which fails, and sees that its error says the words beside it.
 #[track_caller]
@@ -31,6 +31,10 @@ fn without_a_configuration_or_a_daemon() {
             ("node ca init --label ca", start),
             ("gateway", "hsmux config example --full"),
             ("broker", "hsmux config example --full"),
+            ("audit", "hsmux serve"),
+            ("audit verify", "hsmux serve"),
+            ("haproxy config", "hsmux haproxy config HOST HOST"),
+            ("token list --module none.so", "hsmux token list --module /"),
             ("token-auth list", "hsmux config example --full"),
             ("node", "hsmux node enroll"),
             (
@@ -83,6 +87,11 @@ fn of_keys_and_members() {
             ("key clone --label web --to nobody", members),
             // A member that is there.
             ("token add hsm2", members),
+            // One that the file does not have.
+            (
+                "token add hsm9",
+                "hsmux token add hsm9 --module FILE --uri URI",
+            ),
         ],
     );
     rig.hsmux("token park hsm2").ok();
@@ -118,6 +127,44 @@ fn of_keys_and_members() {
     parked.says("hsmux token resume hsm2");
 }
 
+/// Slips of people who know neither PKCS#11 URIs nor hsmux.
+#[test]
+fn of_slips() {
+    let rig = Rig::empty(Setup::Daemon, 1);
+    let init = format!("token init --module {SOFTHSM} --label new --uri pkcs11:token=absent");
+    let broker = format!("{}\n[broker]\nlisten = [\"127.0.0.1:8200\"]\n", rig.config);
+    fs::write(rig.path("broker.toml"), broker).unwrap();
+    let revoke = "token-auth revoke nobody --config broker.toml";
+    say(&rig, &[(revoke, "hsmux serve")]);
+    fs::create_dir(rig.path("state")).unwrap();
+    fs::set_permissions(rig.path("state"), Permissions::from_mode(0o700)).unwrap();
+    say(
+        &rig,
+        &[
+            (&init, "hsmux token list --module"),
+            (revoke, "hsmux token-auth list"),
+            ("key reference pkcs11:token=web", "hsmux key list"),
+        ],
+    );
+    let fails = |line: &str| rig.hsmux(line).fails();
+    fails("key csr web --subject CN=x").says("--label web");
+    fails("key generate ec:p256 --label x --id 0x0a").says("such as 0a1b");
+    fs::write(rig.path("text"), "no certificate").unwrap();
+    fails("key cert import text").says("openssl x509 -in text");
+}
+
+#[test]
+fn a_listener_without_a_pin_names_its_own_section() {
+    let mut rig = Rig::empty(Setup::Daemon, 1);
+    rig.config.module += "\n[[listener]]\nsocket = \"second.sock\"";
+    rig.write_config();
+    rig.hsmux("config check")
+        .ok()
+        .says("second.sock: applications log in with the PIN of hsm1")
+        .says("[[listener]] pin gives them one of their own")
+        .never_says("[daemon] pin");
+}
+
 /// Somebody else's port, and somebody else's socket.
 #[test]
 fn of_what_belongs_to_others() {
@@ -145,6 +192,9 @@ fn of_what_belongs_to_others() {
             .args(line)
             .fails()
     };
+    for line in ["audit", "pin list"] {
+        as_nobody(line).says("Permission denied").says("sudo hsmux");
+    }
     let config = rig.path("hsmux.toml");
     let again = format!("sudo hsmux --config {}", config.display());
     for line in ["status", "key list", "token park hsm1"] {

@@ -2,8 +2,9 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
-use hsmux_suite::{Caller, PATIENCE, until};
+use hsmux_suite::{Caller, OutputSchema, PATIENCE, until};
 use serde_json::json;
 
 use crate::pair::{Pair, install, listens};
@@ -22,6 +23,11 @@ fn a_host_that_is_no_peer() {
     pair.start_user();
     pair.wait_for_reason("no [[peer]] of this host");
     pair.wait_for_logs("no [[peer]]", "no [[peer]]");
+    let status = pair.node.hsmux("status --json").ok();
+    let status = OutputSchema::read().answer("status", &status);
+    assert!(status["refused"][0]["at"].is_string(), "{status}");
+    assert_eq!(status["services"][0]["name"], "node");
+    assert_eq!(status["peers"][0]["name"], "web3");
     pair.user.hsmux("doctor").fails().says("no [[peer]]");
     // It is let in as soon as the configuration says so.
     pair.peers += "\n[[peer]]\nname = \"web1\"";
@@ -95,11 +101,10 @@ fn a_certificate_that_has_expired() {
     until("it has expired", PATIENCE, || {
         let list = pair.user.hsmux("node list --json").ok().out;
         let list: serde_json::Value = serde_json::from_str(&list).expect("JSON");
-        let until = list[2]["until"].as_u64().expect("a time");
-        let now = std::time::SystemTime::UNIX_EPOCH
-            .elapsed()
-            .expect("a clock");
-        (now.as_secs() > until + 1).then_some(())
+        let until = list[2]["until"].as_str().expect("a time");
+        let until = humantime::parse_rfc3339(until).expect("RFC 3339");
+        let since = until.elapsed().unwrap_or_default();
+        (since > Duration::from_secs(1)).then_some(())
     });
     pair.start_node();
     pair.start_user();

@@ -9,7 +9,7 @@ use hsmux_suite::{Run, source};
 
 /// Crates from the bottom up; each may depend only on crates of lower layers.
 const LAYERS: &[&[&str]] = &[
-    &["hsmux-token"],
+    &["hsmux-token", "hsmux-layout"],
     &["hsmux-state", "hsmux-config"],
     &["hsmux-software", "hsmux-audit", "hsmux-edge"],
     &["hsmux-wire", "hsmux-module", "hsmux-smartcard"],

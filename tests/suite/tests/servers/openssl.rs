@@ -209,7 +209,7 @@ fn a_reference_that_is_none_says_so() {
         // pkcs11:token=web
         (
             "MC0aGVBLQ1MjMTEgUHJvdmlkZXIgVVJJIHYxLjAMEHBrY3MxMTp0b2tlbj13ZWI=",
-            "names no key; write object= or id=",
+            "names no key; write object= or id=; hsmux key list",
         ),
     ] {
         let label = "PKCS#11 PROVIDER URI";

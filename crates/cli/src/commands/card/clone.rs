@@ -205,15 +205,15 @@ pub fn show(
             cells.extend([target.files.len(), target.failures.len()].map(|n| n.to_string()));
             cells
         };
-        let header = [
-            "card",
-            "copied",
-            "completed",
-            "there",
-            "other files",
-            "failed",
+        let columns = [
+            output::Column::whole("CARD"),
+            output::Column::whole("COPIED"),
+            output::Column::whole("COMPLETED"),
+            output::Column::whole("THERE"),
+            output::Column::whole("OTHER FILES"),
+            output::Column::whole("FAILED"),
         ];
-        output::table(&header, targets.iter().map(row));
+        output::table(&columns, targets.iter().map(row));
         let all = targets.iter().flat_map(|target| &target.failures);
         for error in failures.iter().chain(all) {
             println!("{error}");

@@ -47,16 +47,28 @@ fn show(context: &Context, rows: &[CardRow], others: &[find::Other]) -> anyhow::
         let others: Vec<_> = others.iter().map(ToString::to_string).collect();
         return output::json(&json!({ "cards": cards, "others": others }));
     }
-    let header = [
-        "serial", "label", "version", "PIN", "SO-PIN", "DKEK", "keys",
+    let columns = [
+        output::Column::whole("SERIAL"),
+        output::Column::whole("LABEL"),
+        output::Column::whole("VERSION"),
+        output::Column::prose("PIN"),
+        output::Column::prose("SO-PIN"),
+        output::Column::prose("DKEK"),
+        output::Column::whole("KEYS"),
     ];
-    output::table(&header, rows.iter().map(cells));
+    output::table(&columns, rows.iter().map(cells));
     for row in rows {
         println!("\n{} in {}", row.serial, row.reader);
         match &row.report {
             Ok(report) => {
-                let header = ["key", "kind", "label", "id", "certificate"];
-                output::table(&header, report.keys.iter().map(key_cells));
+                let columns = [
+                    output::Column::whole("KEY"),
+                    output::Column::prose("KIND"),
+                    output::Column::whole("LABEL"),
+                    output::Column::whole("ID"),
+                    output::Column::prose("CERTIFICATE"),
+                ];
+                output::table(&columns, report.keys.iter().map(key_cells));
             }
             Err(error) => println!("{error}"),
         }

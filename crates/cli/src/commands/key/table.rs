@@ -13,8 +13,15 @@ pub fn show(context: &Context, rows: &[KeyRow]) -> anyhow::Result<Exit> {
         output::json(&rows)?;
         return Ok(Exit::Done);
     }
-    let header = ["label", "class", "type", "id", "served by", "trouble"];
-    output::table(&header, rows.iter().map(cells));
+    let columns = [
+        output::Column::whole("LABEL"),
+        output::Column::prose("CLASS"),
+        output::Column::whole("TYPE"),
+        output::Column::whole("ID"),
+        output::Column::prose("SERVED BY"),
+        output::Column::prose("TROUBLE"),
+    ];
+    output::table(&columns, rows.iter().map(cells));
     for reason in rows.iter().flat_map(unproved) {
         println!("\n{reason}");
     }

@@ -6,7 +6,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use hsmux_node::ca::{self, Authority, EnrollmentRequest, IssuedCertificate};
+use hsmux_state::Timestamp;
 use humantime::parse_duration;
+use serde::Serialize;
 use serde_json::json;
 
 use super::authority::{AuthorityLocation, AuthoritySigning};
@@ -120,14 +122,15 @@ impl Enroll {
         } = &enrolled.issued;
         if context.json {
             let folder = &enrolled.folder;
-            output::json(&json!({ "folder": folder, "certificate": enrolled.issued }))?;
+            let row = CertificateRow::from(&enrolled.issued);
+            output::json(&json!({ "folder": folder, "certificate": row }))?;
         } else {
             let folder = enrolled.folder.display();
             let key = if csr.is_some() { "" } else { "node.key, " };
             println!("{folder}: node.pem, {key}ca.pem, revoked.pem");
             println!(
                 "{name}, serial number {serial}, good until {}",
-                output::time(*until)
+                Timestamp::from(*until)
             );
         }
         Ok(Exit::Done)
@@ -138,21 +141,25 @@ impl List {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let issued = Authority::open(&self.at.ca)?.issued()?;
         if context.json {
-            output::json(&issued)?;
+            output::json(&rows(&issued))?;
             return Ok(Exit::Done);
         }
         let row = |issued: &IssuedCertificate| {
+            let revoked = issued.revoked.map(Timestamp::from);
             vec![
                 issued.name.clone(),
                 issued.serial.clone(),
-                output::time(issued.until),
-                issued.revoked.map_or_else(|| "-".into(), output::time),
+                Timestamp::from(issued.until).to_string(),
+                revoked.map_or_else(|| "-".into(), |at| at.to_string()),
             ]
         };
-        output::table(
-            &["name", "serial", "until", "revoked"],
-            issued.iter().map(row),
-        );
+        let columns = [
+            output::Column::whole("NAME"),
+            output::Column::whole("SERIAL"),
+            output::Column::whole("UNTIL"),
+            output::Column::whole("REVOKED"),
+        ];
+        output::table(&columns, issued.iter().map(row));
         Ok(Exit::Done)
     }
 }
@@ -162,7 +169,7 @@ impl Revoke {
         let revoked = self.signing.open(context)?.revoke(&self.which)?;
         let list = revoked.list.display();
         if context.json {
-            let certificates = &revoked.certificates;
+            let certificates = rows(&revoked.certificates);
             output::json(&json!({ "list": revoked.list, "certificates": certificates }))?;
             return Ok(Exit::Done);
         }
@@ -177,4 +184,30 @@ impl Revoke {
         );
         Ok(Exit::Done)
     }
+}
+
+/// A certificate in JSON.
+#[derive(Serialize)]
+struct CertificateRow<'a> {
+    name: &'a str,
+    serial: &'a str,
+    since: Timestamp,
+    until: Timestamp,
+    revoked: Option<Timestamp>,
+}
+
+impl<'a> From<&'a IssuedCertificate> for CertificateRow<'a> {
+    fn from(issued: &'a IssuedCertificate) -> Self {
+        Self {
+            name: &issued.name,
+            serial: &issued.serial,
+            since: issued.since.into(),
+            until: issued.until.into(),
+            revoked: issued.revoked.map(Timestamp::from),
+        }
+    }
+}
+
+fn rows(issued: &[IssuedCertificate]) -> Vec<CertificateRow<'_>> {
+    issued.iter().map(CertificateRow::from).collect()
 }

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::Args;
 use hsmux_daemon::admin::LocalAction;
-use hsmux_module::{Options, SlotInfo, init_token, slots};
+use hsmux_module::{Options, SlotInfo, init_token};
 use hsmux_token::Uri;
 
-use super::erase;
+use super::{erase, slots_of};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::output;
@@ -55,7 +55,7 @@ pub struct TokenInit {
 
 impl TokenInit {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let (found, others) = self.found()?;
+        let (found, others) = self.found(context)?;
         self.keep_labels_apart(&others)?;
         let slot = selector(&found);
         let erased = found.is_initialised().then(|| found.token.serial.clone());
@@ -97,20 +97,25 @@ impl TokenInit {
     }
 
     /// The selected slot, and the module's others. An initialised token is selected only with `--erase`.
-    fn found(&self) -> anyhow::Result<(SlotInfo, Vec<SlotInfo>)> {
-        let mut slots = slots(&self.module)?;
+    fn found(&self, context: &Context) -> anyhow::Result<(SlotInfo, Vec<SlotInfo>)> {
+        let mut slots = slots_of(context, &self.module)?;
         let module = self.module.display();
         let at = match &self.uri {
             None => slots
                 .iter()
                 .position(|slot| !slot.is_initialised())
                 .with_context(|| {
-                    format!("{module}: no token that is not initialised; name one with --uri")
+                    format!(
+                        "{module}: no token that is not initialised; name one with --uri: \
+                         hsmux token list --module {module} lists all"
+                    )
                 })?,
             Some(uri) => {
                 let fits = |at: &usize| slots[*at].fits(uri);
                 match (0..slots.len()).filter(fits).collect::<Vec<_>>()[..] {
-                    [] => anyhow::bail!("{module}: no token matches {uri}"),
+                    [] => anyhow::bail!(
+                        "{module}: no token matches {uri}; hsmux token list --module {module} lists all"
+                    ),
                     [at] => at,
                     ref several => {
                         let several = several.iter().map(|at| &slots[*at]).collect::<Vec<_>>();

@@ -9,6 +9,7 @@ use hsmux_module::SlotInfo;
 use hsmux_token::{TokenFlags, TokenInfo};
 use serde::{Deserialize, Serialize};
 
+use super::slots_of;
 use crate::commands::status;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -40,13 +41,19 @@ impl List {
         let Some(module) = self.module else {
             return members(context);
         };
-        let slots = hsmux_module::slots(&module)?;
+        let slots = slots_of(context, &module)?;
         let rows: Vec<_> = slots.into_iter().map(SlotRow::from).collect();
         if context.json {
             output::json(&rows)?;
         } else {
-            let header = ["slot", "label", "serial", "model", "state"];
-            output::table(&header, rows.iter().map(SlotRow::cells));
+            let columns = [
+                output::Column::whole("SLOT"),
+                output::Column::whole("LABEL"),
+                output::Column::whole("SERIAL"),
+                output::Column::prose("MODEL"),
+                output::Column::prose("STATE"),
+            ];
+            output::table(&columns, rows.iter().map(SlotRow::cells));
         }
         Ok(Exit::Done)
     }
