@@ -3,15 +3,18 @@
 import select
 import time
 
-from common import frames
-from common.actors import Attackers
+from common import frames, token_time
 from common.honest import newcomer, signer
-from common.measure import fails_nothing, keeps_memory, keeps_rate, observe
-from common.pool import POOL_PIN, Pool
+from common.measure import fails_nothing, keeps_memory, keeps_rate
+from common.pool import POOL_PIN
 
 NUMBER = "1.5"
-# Of two users each has half; what the attackers' own processes take of the CPUs goes off that.
-RATE = 0.3
+# Of two users each has half of the token's time, or all of it if the other needs no token. The rest is for a machine
+# that is busy otherwise.
+HALF, WHOLE = 0.4, 0.6
+SERVICE_US = 20_000
+# A worker serves programs itself only if its token takes less than a millisecond.
+DIRECT_US = 500
 MOST_MB = 200
 CONNECTIONS = 60
 
@@ -125,33 +128,31 @@ def long_signature(connection):
     return frames.frame(frames.execute(frames.use(frames.SIGN, key, frames.plain(frames.CKM_ECDSA), bytes(4 << 20))))
 
 
+def direct_signer(pool):
+    return signer(pool, direct=True)
+
+
 def trials(bench):
+    """The title; the attack, the honest user, the token's time and what is left of the rate."""
+    direct = "60 connections that sign at the worker itself"
     variants = [
-        ("60 connections that sign", lambda path: crowd(path, signature)),
-        ("60 connections that sign at the worker itself", crowd_of_direct),
-        ("60 connections that sign at the worker itself, beside another such", crowd_of_direct),
-        ("9,000 connections that only stay", lambda path: holders(path, 9000)),
-        ("60 connections that sign 1,024 times in each call", lambda path: crowd(path, batch)),
-        ("60 connections that ask for 1 MiB of random bytes", lambda path: crowd(path, long_random)),
-        ("60 connections that send 4 MiB to be signed", lambda path: crowd(path, long_signature)),
-        ("60 connections that read the catalogue", lambda path: crowd(path, lambda _: frames.frame(frames.CATALOGUE))),
-        ("60 connections that try wrong PINs", wrong_pins),
-        ("500 connections a second that greet and go", comers_and_goers),
+        ("60 connections that sign", lambda path: crowd(path, signature), signer, SERVICE_US, HALF),
+        (direct, crowd_of_direct, signer, DIRECT_US, HALF),
+        (f"{direct}, beside another such", crowd_of_direct, direct_signer, DIRECT_US, HALF),
+        ("9,000 connections that only stay", lambda path: holders(path, 9000), newcomer, SERVICE_US, WHOLE),
+        ("60 connections that sign 1,024 times in each call", lambda path: crowd(path, batch), signer, SERVICE_US, HALF),
+        ("60 connections that ask for 1 MiB of random bytes", lambda path: crowd(path, long_random), signer, SERVICE_US,
+         HALF),
+        ("60 connections that send 4 MiB to be signed", lambda path: crowd(path, long_signature), signer, SERVICE_US,
+         HALF),
+        ("60 connections that read the catalogue", lambda path: crowd(path, lambda _: frames.frame(frames.CATALOGUE)),
+         signer, SERVICE_US, WHOLE),
+        ("60 connections that try wrong PINs", wrong_pins, signer, SERVICE_US, WHOLE),
+        ("500 connections a second that greet and go", comers_and_goers, signer, SERVICE_US, WHOLE),
     ]
-    for title, make in bench.choose(variants, 1):
-        yield trial(bench, title, make)
-
-
-def trial(bench, title, make):
-    with Pool(bench.binaries) as pool:
-        if "beside another such" in title:
-            honest = signer(pool, direct=True)
-        elif "stay" in title:
-            honest = newcomer(pool)
-        else:
-            honest = signer(pool)
-        done = observe(pool, title, honest, Attackers(make(pool.socket)), bench.seconds)
-        keeps_rate(done, bench.share(RATE))
+    for title, attack, honest, service_us, rate in bench.choose(variants, 1):
+        done = token_time.trial(bench, title, honest, attack, service_us)
+        keeps_rate(done, bench.share(rate))
         keeps_memory(done, MOST_MB)
         fails_nothing(done)
-        return done
+        yield done

@@ -5,11 +5,9 @@ import struct
 import time
 from functools import partial
 
-from common import frames
-from common.actors import Attackers
+from common import frames, token_time
 from common.honest import signer
-from common.measure import fails_nothing, keeps_memory, keeps_rate, observe
-from common.pool import Pool
+from common.measure import fails_nothing, keeps_memory, keeps_rate
 
 NUMBER = "1.3"
 MOST_MB = 200
@@ -121,11 +119,9 @@ def trials(bench):
         yield trial(bench, title, partial(keeper, size=size))
 
 
-def trial(bench, title, make):
-    with Pool(bench.binaries) as pool:
-        attack = make(pool.socket)
-        done = observe(pool, title, signer(pool), Attackers(attack), bench.seconds)
-        keeps_memory(done, MOST_MB)
-        keeps_rate(done, bench.share(RATE))
-        fails_nothing(done)
-        return done
+def trial(bench, title, attack):
+    done = token_time.trial(bench, title, signer, attack)
+    keeps_memory(done, MOST_MB)
+    keeps_rate(done, bench.share(RATE))
+    fails_nothing(done)
+    return done

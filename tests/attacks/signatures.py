@@ -7,7 +7,7 @@ import ssl
 from common.actors import ANOTHER, Attackers
 from common.honest import handshaker
 from common.measure import observe
-from common.pool import SOFTHSM, Pool
+from common.pool import Pool
 from common.web import certify
 
 NUMBER = "1.7"
@@ -32,16 +32,13 @@ root = "www"
 class SlowPool(Pool):
     """A gateway whose only token takes its time for each signature."""
 
-    gateway = ""
+    service_us = SERVICE_US
 
     def softhsm_member(self, label):
         line = super().softhsm_member(label)
         certify(self, NAME)
         self.path("www").mkdir()
-        self.path("standin.so").write_bytes((self.binaries / "libhsmux_standin.so").read_bytes())
-        self.path("standin.so.toml").write_text(f'forward = "{SOFTHSM}"\n[[token]]\nlabel = "{label}"\n'
-                                                f"service_time_us = {SERVICE_US}\n")
-        return line.replace(SOFTHSM, str(self.path("standin.so")))
+        return line
 
 
 def client_hello(name=NAME):

@@ -4,10 +4,9 @@ import socket
 import struct
 import time
 
-from common import frames
-from common.actors import Attackers
+from common import frames, token_time
 from common.honest import signer
-from common.measure import Trial, fails_nothing, keeps_memory, keeps_rate, observe
+from common.measure import Trial, fails_nothing, keeps_memory, keeps_rate
 from common.pool import Pool
 
 NUMBER = "1.4"
@@ -80,13 +79,11 @@ def trials(bench):
 
 
 def trial(bench, title, words):
-    with Pool(bench.binaries) as pool:
-        attack = trickle(pool.socket, *words)
-        done = observe(pool, title, signer(pool), Attackers(attack), bench.seconds)
-        keeps_rate(done, bench.share(RATE))
-        keeps_memory(done, MOST_MB)
-        fails_nothing(done)
-        return done
+    done = token_time.trial(bench, title, signer, lambda path: trickle(path, *words))
+    keeps_rate(done, bench.share(RATE))
+    keeps_memory(done, MOST_MB)
+    fails_nothing(done)
+    return done
 
 
 def longest_frame(bench):

@@ -32,6 +32,8 @@ class Trial:
     title: str
     phases: list = field(default_factory=list)
     checks: list = field(default_factory=list)
+    # Lines for information.
+    notes: list = field(default_factory=list)
 
     def check(self, what, good, found=""):
         self.checks.append((what, bool(good), str(found)))
@@ -57,6 +59,8 @@ class Trial:
             if good and not few:
                 continue
             print(f"  {'ok    ' if good else 'MISSED'}  {what}{': ' + found if found else ''}")
+        for note in self.notes:
+            print(f"  info    {note}")
 
 
 class Memory:

@@ -30,14 +30,19 @@ def until(what, ready, patience=PATIENCE):
 class Pool:
     """Use it as a context: the daemon ends and the folder goes at its end."""
 
+    # Microseconds that a SoftHSM token takes for each use of a key, one after the other; without them it is as fast as
+    # the CPUs are.
+    service_us = None
+
     def __init__(self, binaries, listener="", sections="", softhsm=("hsm1",), standin=None, environment=None,
-                 more="", pool=""):
+                 more="", pool="", service_us=None):
         self.binaries = Path(binaries)
         self.folder = Path(tempfile.mkdtemp(prefix="hsmux-attack-"))
         self.folder.chmod(0o711)
         self.daemon = None
         self.listener, self.sections, self.softhsm, self.standin = listener, sections, softhsm, standin
         self.more, self.pool = more, pool
+        self.service_us = service_us or self.service_us
         self.environment = os.environ | {
             "HSMUX_CONFIG": str(self.path("hsmux.toml")), "SOFTHSM2_CONF": str(self.path("softhsm2.conf")),
             "HOME": str(self.folder), **(environment or {})}
@@ -102,7 +107,15 @@ mode = "0666"
         self.run("softhsm2-util", "--init-token", "--free", "--label", label, "--so-pin", "so-pin-12345",
                  "--pin", pin)
         self.run("softhsm2-util", "--token", label, "--pin", pin, "--label", "ec", "--id", "02", "--import", key)
-        return f'[[token]]\nmodule = "{SOFTHSM}"\nuri = "pkcs11:token={label}"\npin = {{ file = "{label}.pin" }}\n{self.more}\n'
+        module = self.slow_module(label) if self.service_us else SOFTHSM
+        return f'[[token]]\nmodule = "{module}"\nuri = "pkcs11:token={label}"\npin = {{ file = "{label}.pin" }}\n{self.more}\n'
+
+    def slow_module(self, label):
+        module = self.path(f"slow-{label}.so")
+        shutil.copy(self.binaries / "libhsmux_standin.so", module)
+        self.path(f"{module.name}.toml").write_text(f'forward = "{SOFTHSM}"\nsettled = true\n[[token]]\n'
+                                                    f'label = "{label}"\nservice_time_us = {self.service_us}\n')
+        return module
 
     def standin_member(self):
         module = self.path("standin.so")

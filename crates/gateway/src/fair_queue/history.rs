@@ -13,7 +13,7 @@ pub struct Histories {
 }
 
 struct History {
-    /// Below zero: the source did not use most of its signatures.
+    /// A used signature counts 1, an unused one -1.
     balance: i8,
     /// Its last signature.
     at: Instant,
@@ -33,6 +33,12 @@ impl Histories {
     pub fn is_in_doubt(&self, source: ClientSource, now: Instant) -> bool {
         let history = self.by_source.get(&source);
         history.is_some_and(|history| history.balance < 0 && history.is_recent(now))
+    }
+
+    /// Whether a source used more of its signatures than it left unused.
+    pub fn is_proven(&self, source: ClientSource, now: Instant) -> bool {
+        let history = self.by_source.get(&source);
+        history.is_some_and(|history| history.balance > 0 && history.is_recent(now))
     }
 
     /// A signature was made. It counts as unused until its handshake is completed.

@@ -1,22 +1,25 @@
 //! A fair queue of signatures: a state machine without threads, clocks, locks or I/O.
 //!
 //! Sources take turns, and so do the subnets of one source. A source is in doubt while most of its signatures have not
-//! completed a handshake. Other sources come before it, and it has one slow signature at a time on each seat. So an
+//! completed a handshake: other sources come before it. A source that has not completed more handshakes
+//! than it left open has one slow signature at a time on each seat, and all sources in doubt have one together. So an
 //! attacker that does not use its signatures delays the others by the rest of one.
 
+mod group;
 mod history;
 mod source_queue;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hsmux_token::KeyCapacity;
 
 use crate::source::{ClientSource, subnet};
+use group::Group;
 use history::Histories;
 use source_queue::SourceQueue;
 
@@ -59,24 +62,6 @@ impl<G> Grant<G> {
     }
 }
 
-struct Group<T> {
-    queues: HashMap<ClientSource, SourceQueue<T>>,
-    /// Waiting sources: those in doubt come last, and then by their turn.
-    order: BTreeMap<(bool, u64), ClientSource>,
-    begun: usize,
-    begun_in_doubt: usize,
-    /// Duration of the last signature.
-    took: Option<Duration>,
-    /// How often others were served in the turn of a source in doubt.
-    passed: u32,
-}
-
-/// After so many turns given to others, a source in doubt has its own: none waits for ever.
-const PASSES: u32 = 8;
-
-/// A shorter signature delays others too little to matter.
-const SLOW: Duration = Duration::from_millis(10);
-
 /// If there are more groups, idle ones are dropped: seats come and go.
 const GROUPS: usize = 64;
 
@@ -101,9 +86,11 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
     ) -> Option<Grant<G>> {
         let source = ClientSource::of(client);
         let in_doubt = self.histories.is_in_doubt(source, now);
+        let is_proven = self.histories.is_proven(source, now);
         let state = self.group(group);
-        (state.order.is_empty() && state.has_room(capacity, in_doubt))
-            .then(|| state.grant(group, source, in_doubt, now))
+        let has_room = state.has_room(capacity, in_doubt)
+            && (is_proven || state.has_room_of(source, capacity));
+        (state.order.is_empty() && has_room).then(|| state.grant(group, source, in_doubt, now))
     }
 
     /// Adds an entry. If the queue is full, an entry of the source with the most is evicted and returned. `Err`: the
@@ -151,7 +138,8 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
         self.turns += 1;
         let turn = self.turns;
         let state = self.groups.get_mut(group)?;
-        let source = state.choose(capacity)?;
+        let is_proven = |source| self.histories.is_proven(source, now);
+        let source = state.choose(capacity, is_proven)?;
         let queue = state.queues.get_mut(&source)?;
         let in_doubt = queue.in_doubt;
         state.order.remove(&queue.key());
@@ -170,11 +158,7 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
     /// Ends a signature, which was `made` or not. Call [`Self::next`] after it until that returns `None`.
     pub fn end(&mut self, grant: &Grant<G>, made: bool, now: Instant) {
         if let Some(group) = self.groups.get_mut(&grant.group) {
-            group.begun -= 1;
-            group.begun_in_doubt -= usize::from(grant.in_doubt);
-            if made {
-                group.took = Some(now.saturating_duration_since(grant.since));
-            }
+            group.end(grant, made, now);
             if self.groups.len() > GROUPS {
                 self.groups.retain(|_, group| !group.is_idle());
             }
@@ -284,90 +268,6 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
                 queue.in_doubt = in_doubt;
                 group.order.insert(queue.key(), source);
             }
-        }
-    }
-}
-
-impl<T> Group<T> {
-    fn new() -> Self {
-        Self {
-            queues: HashMap::new(),
-            order: BTreeMap::new(),
-            begun: 0,
-            begun_in_doubt: 0,
-            took: None,
-            passed: 0,
-        }
-    }
-
-    fn is_idle(&self) -> bool {
-        self.begun == 0 && self.order.is_empty()
-    }
-
-    fn has_room(&self, capacity: KeyCapacity, in_doubt: bool) -> bool {
-        let is_fast = self.took.is_some_and(|took| took < SLOW);
-        let most = if in_doubt && !is_fast {
-            capacity.members
-        } else {
-            usize::MAX
-        };
-        self.begun < capacity.uses && (!in_doubt || self.begun_in_doubt < most)
-    }
-
-    fn grant<G: Clone>(
-        &mut self,
-        group: &G,
-        source: ClientSource,
-        in_doubt: bool,
-        now: Instant,
-    ) -> Grant<G> {
-        self.begun += 1;
-        self.begun_in_doubt += usize::from(in_doubt);
-        Grant {
-            group: group.clone(),
-            source,
-            since: now,
-            in_doubt,
-        }
-    }
-
-    fn push(&mut self, source: ClientSource, in_doubt: bool, client: IpAddr, number: u64, work: T) {
-        let queue = self.queues.entry(source).or_insert_with(|| {
-            self.order.insert((in_doubt, number), source);
-            SourceQueue::new(in_doubt, number)
-        });
-        queue.push(client, number, work);
-    }
-
-    /// The source that is next.
-    fn choose(&mut self, capacity: KeyCapacity) -> Option<ClientSource> {
-        let first = |in_doubt: bool| {
-            let all = self.order.range((in_doubt, 0)..=(in_doubt, u64::MAX));
-            let first = all.map(|((_, turn), source)| (*turn, *source)).next();
-            first.filter(|_| self.has_room(capacity, in_doubt))
-        };
-        let (trusted, doubted) = (first(false), first(true));
-        let has_waited = matches!((trusted, doubted), (Some(one), Some(other)) if other.0 < one.0);
-        match trusted {
-            Some((_, source)) if !has_waited || self.passed < PASSES => {
-                self.passed = if has_waited { self.passed + 1 } else { 0 };
-                Some(source)
-            }
-            _ => {
-                let (_, source) = doubted?;
-                self.passed = 0;
-                Some(source)
-            }
-        }
-    }
-
-    /// Drops a source without entries.
-    fn tidy(&mut self, source: ClientSource) {
-        if let Some(queue) = self.queues.get(&source)
-            && queue.is_empty()
-        {
-            self.order.remove(&queue.key());
-            self.queues.remove(&source);
         }
     }
 }

@@ -69,11 +69,13 @@ fn beside(gateway: &Gateway, addresses: &[[u8; 4]], each: usize) -> Vec<Duration
         let waiting = || gateway.metric("hsmux_gateway_signatures_waiting");
         // Some are refused, because they would wait too long.
         until("many wait", PATIENCE, || (waiting() > 50).then_some(()));
-        // Until each address has had its first turns.
-        let before = signed(gateway);
-        until("some were signed for", PATIENCE, || {
-            (signed(gateway) >= before + 2 * addresses.len() as u64).then_some(())
-        });
+        if addresses.len() > 1 {
+            // Until each address has had its first turns.
+            let before = signed(gateway);
+            until("some were signed for", PATIENCE, || {
+                (signed(gateway) >= before + 2 * addresses.len() as u64).then_some(())
+            });
+        }
         let done = &done;
         scope.spawn(move || {
             // A client that has its answer is replaced by a new one.
@@ -106,13 +108,17 @@ fn slowest_but_one(waits: &[Duration]) -> Duration {
     waits[waits.len() - 2]
 }
 
+/// Also the first one: the card has four lanes, and does one thing at a time.
 #[test]
 fn unfinished_handshakes_of_one_address_do_not_delay_others() {
     let (gateway, quiet) = slow("");
-    for each in [100, 300] {
-        let waits = beside(&gateway, &[[127, 0, 0, 9]], each);
-        let wait = slowest_but_one(&waits);
-        assert!(wait < 3 * quiet, "{each}: {waits:?}, {quiet:?} when quiet");
+    for (last, each) in [(9, 100), (10, 300)] {
+        let waits = beside(&gateway, &[[127, 0, 0, last]], each);
+        let longest = waits.iter().max().expect("handshakes");
+        assert!(
+            *longest < 3 * quiet,
+            "{each}: {waits:?}, {quiet:?} when quiet"
+        );
     }
 }
 
