@@ -49,6 +49,14 @@ impl DaemonContext {
     pub fn keep_out(&self, who: &Who, why: &Error) -> bool {
         self.refusals.record(who, "connect", &why.to_string())
     }
+
+    /// Records a refused connection of a service. One that was taken over could open connections without end.
+    pub fn refuse_service(&self, name: &str, error: &Error) {
+        let who = Who::of_service(rustix::process::geteuid().as_raw(), 0, name);
+        if self.keep_out(&who, error) {
+            tracing::error!(%error, "a connection of the {name} is refused");
+        }
+    }
 }
 
 /// One listener: its rights, and the applications that are connected.

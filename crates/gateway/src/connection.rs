@@ -155,7 +155,6 @@ async fn unless_slow_or_gone<T>(
             }
         })
         .await;
-        sleep(HANGUP_DELAY).await;
         client.hung_up().await;
     };
     let mut gone = pin!(gone);
@@ -170,6 +169,3 @@ async fn unless_slow_or_gone<T>(
         }
     }
 }
-
-/// How long a signature is waited for before the client's presence is watched: fast tokens need less.
-const HANGUP_DELAY: Duration = Duration::from_millis(20);

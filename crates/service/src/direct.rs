@@ -34,6 +34,11 @@ impl DirectConnections {
         }
     }
 
+    /// Forgets all keys but these.
+    pub fn retain(&mut self, keys: &[ObjectId]) {
+        self.of_keys.retain(|key, _| keys.contains(key));
+    }
+
     /// Asks the daemon for up to `count` connections for the key, unless it has some, or the last ones ended or were
     /// refused a moment ago. Blocks.
     pub fn keep(&mut self, key: ObjectId, count: usize) {

@@ -30,7 +30,7 @@ struct EstimateCache {
     /// Whether an estimate was wanted since the daemon was last asked.
     is_wanted: AtomicBool,
     state: Mutex<EstimateState>,
-    /// Held from the choice of keys until their estimates are stored.
+    /// Held from the choice of keys until their estimates are stored, or their direct connections are open.
     asking: Mutex<()>,
     wake: Condvar,
 }
@@ -71,10 +71,13 @@ impl Estimates {
         Ok(Self(cache))
     }
 
-    /// Estimates uses of these keys from now on, and of no others. Blocks until there are estimates.
+    /// Estimates uses of these keys from now on, and of no others, whose direct connections end. Blocks until there are
+    /// estimates.
     pub fn learn(&self, keys: Vec<ObjectId>) {
-        self.0.state.lock().keys = keys;
+        self.0.state.lock().keys.clone_from(&keys);
         self.0.ask();
+        // From here on no thread opens others.
+        self.0.connector.keep_direct(&keys);
     }
 
     /// The estimate for a key. It is a default if the daemon has not answered yet.
@@ -153,8 +156,11 @@ impl EstimateCache {
 
     /// Asks for direct connections for keys that are used often.
     fn connect_directly(&self, direct: &mut DirectConnections) {
+        let _turn = self.asking.lock();
+        let keys = self.state.lock().keys.clone();
+        direct.retain(&keys);
         for (key, used) in &self.snapshot.load().of_keys {
-            if used.uses.load(Ordering::Relaxed) >= WORTH {
+            if used.uses.load(Ordering::Relaxed) >= WORTH && keys.contains(key) {
                 direct.keep(*key, used.estimate.capacity.uses);
             }
         }

@@ -78,6 +78,13 @@ impl DaemonConnector {
         self.newest().is_ok_and(|token| token.is_used_directly(key))
     }
 
+    /// Ends the direct connections of all keys but these.
+    pub fn keep_direct(&self, keys: &[ObjectId]) {
+        if let Ok(token) = self.newest() {
+            token.keep_direct(keys);
+        }
+    }
+
     /// Asks for up to this many direct connections for uses of the key. An error: the daemon grants none.
     pub fn connect_directly(&self, key: ObjectId, count: usize) -> Result<()> {
         let token = self.newest()?;

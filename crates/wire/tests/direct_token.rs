@@ -124,6 +124,24 @@ fn uses_of_its_key_take_direct_connections_until_these_end() {
 }
 
 #[test]
+fn connections_of_keys_that_are_no_longer_used_end() {
+    let (pool, worker) = (pool(), Worker::start());
+    let connection = worker.connection(1).into();
+    pool.use_directly(key(), vec![connection]).unwrap();
+    pool.keep_direct(&[ObjectId::of_certificate(b"another key"), key()]);
+    assert_eq!(signed_by(&pool, &sign(b"data")), WORKER);
+    pool.keep_direct(&[ObjectId::of_certificate(b"another key")]);
+    assert!(!pool.is_used_directly(&key()));
+    assert_eq!(signed_by(&pool, &sign(b"data")), POOL);
+    let until = soon();
+    while worker.direct.open() > 0 {
+        assert!(Instant::now() < until, "the worker sees the end");
+        thread::yield_now();
+    }
+    worker.stop();
+}
+
+#[test]
 fn the_pool_repeats_what_a_worker_fails_and_nothing_else() {
     let (pool, worker) = (pool(), Worker::start());
     let connection = worker.connection(1).into();

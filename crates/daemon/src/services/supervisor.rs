@@ -260,15 +260,15 @@ impl SupervisedService {
     }
 
     /// A connection of its own.
-    fn serve(&self, connection: UnixStream) {
-        let taken = self
-            .entrance
-            .as_ref()
-            .map(|entrance| entrance.take(connection));
-        match taken {
-            Some(Ok(())) => {}
-            Some(Err(error)) => tracing::error!(%error, "a connection of the {}", self.name),
-            None => tracing::error!("the {} may not use keys", self.name),
+    fn serve(&self, running: &Running, connection: UnixStream) {
+        let taken = match &self.entrance {
+            Some(entrance) => entrance
+                .take(connection)
+                .map_err(|error| Error::token(Kind::Busy, error.to_string())),
+            None => Err(Error::request(Kind::Forbidden, "it may not use keys")),
+        };
+        if let Err(error) = taken {
+            running.shared.refuse_service(self.name, &error);
         }
     }
 
@@ -284,7 +284,7 @@ impl SupervisedService {
             FromService::Connect {
                 client: ServiceClient::Service,
                 connection,
-            } => self.serve(connection),
+            } => self.serve(&running, connection),
             FromService::Refused {
                 from,
                 problem,

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use hsmux_token::{Attributes, Blob, Kind, Mechanism, ObjectRef, Operation, Verb, ck};
+use hsmux_token::{Attributes, Blob, Error, Kind, Mechanism, ObjectRef, Operation, Verb, ck};
 use serde_json::Value;
 
 use crate::rig::{PIN, Rig, create, public_key, until};
@@ -134,6 +134,25 @@ fn logins_are_lines_as_often_as_a_pin_was_looked_at() {
     let heard = of("wrong PINs in a row");
     assert!(heard > 0, "{outcomes:?}");
     assert_eq!(heard + counted, throttled.get(), "{lines:?}");
+}
+
+/// One that was taken over could fill the log and the trail.
+#[test]
+fn refused_connections_of_a_service_are_a_line_and_a_number() {
+    let mut rig = Rig::start("");
+    let context = &rig.daemon.as_ref().unwrap().running().shared;
+    let why = Error::token(Kind::Busy, "1024 connections are open");
+    for _ in 0..5 {
+        context.refuse_service("gateway", &why);
+    }
+    drop(rig.daemon.take());
+    let lines = rig.trail();
+    let of = |act: &str| -> Vec<_> { lines.iter().filter(|line| line["act"] == act).collect() };
+    let (refused, counts) = (of("connect"), of("denied"));
+    assert_eq!(refused.len(), 1, "{lines:?}");
+    assert_eq!(refused[0]["actor"], "gateway");
+    assert_eq!(counts.len(), 1, "{lines:?}");
+    assert_eq!(counts[0]["count"], 4);
 }
 
 /// A change that fails before any token is asked costs as little as one that is denied.

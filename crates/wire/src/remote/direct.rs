@@ -1,15 +1,13 @@
 //! Direct connections of a token that is a pool: its workers serve uses of one key on them.
 
-use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use hsmux_token::fork::Unshared;
-use hsmux_token::sync::Mutex;
 use hsmux_token::{
-    Batch, Done, Error, Kind, ObjectId, Outcome, Request, Result, Scope, Token, TokenInfo,
+    Batch, Done, Error, Kind, NameMap, ObjectId, Outcome, Request, Result, Scope, Token, TokenInfo,
 };
 
 use super::link_state::LinkState;
@@ -19,12 +17,11 @@ use crate::direct::key_of_short_use;
 /// A use that takes longer is repeated at the pool, which handles a worker that hangs.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The direct connections, by key.
+/// The direct connections, by key. Their requests go on at the pool when they are dropped.
 #[derive(Default)]
-pub(super) struct DirectTokens {
-    exist: AtomicBool,
-    of_keys: Mutex<HashMap<ObjectId, Arc<RemoteToken>>>,
-}
+pub(super) struct DirectTokens(ArcSwap<TokensOfKeys>);
+
+type TokensOfKeys = NameMap<ObjectId, Arc<RemoteToken>>;
 
 impl RemoteToken {
     /// Sends uses of this key on these connections from now on, until one of them ends. The pool has handed them over.
@@ -51,7 +48,7 @@ impl RemoteToken {
         )?;
         let direct = Arc::downgrade(&self.direct);
         let of_token = Arc::downgrade(&token);
-        self.direct.put(key, Arc::clone(&token));
+        self.direct.put(key, &token);
         token.on_lost(Box::new(move |error| {
             tracing::debug!(%error, "direct connections have ended");
             if let Some(direct) = direct.upgrade() {
@@ -63,19 +60,30 @@ impl RemoteToken {
 
     /// True if uses of this key take direct connections.
     pub fn is_used_directly(&self, key: &ObjectId) -> bool {
-        self.direct.of_keys.lock().contains_key(key)
+        self.direct.0.load().contains_key(key)
+    }
+
+    /// Ends the direct connections of all keys but these.
+    pub fn keep_direct(&self, keys: &[ObjectId]) {
+        self.direct.change(|of_keys| {
+            let before = of_keys.len();
+            of_keys.retain(|key, _| keys.contains(key));
+            of_keys.len() != before
+        });
     }
 }
 
 impl DirectTokens {
     /// Submits uses of keys that have direct connections. Returns all other requests.
     pub fn submit(&self, batch: Batch, pool: &Arc<LinkState>) -> Batch {
-        if !self.exist.load(Ordering::Acquire) {
+        let of_keys = self.0.load();
+        if of_keys.is_empty() {
             return batch;
         }
+        let token_for = |request: &Request| of_keys.get(&key_of_short_use(&request.operation)?);
         batch
             .into_iter()
-            .filter_map(|request| match self.token_for(&request) {
+            .filter_map(|request| match token_for(&request) {
                 None => Some(request),
                 Some(token) => {
                     token.submit(Batch::from_iter([with_fallback(request, pool)]));
@@ -85,34 +93,36 @@ impl DirectTokens {
             .collect()
     }
 
-    fn token_for(&self, request: &Request) -> Option<Arc<RemoteToken>> {
-        let key = key_of_short_use(&request.operation)?;
-        self.of_keys.lock().get(&key).cloned()
-    }
-
-    fn put(&self, key: ObjectId, token: Arc<RemoteToken>) {
-        let before = self.of_keys.lock().insert(key, token);
-        self.exist.store(true, Ordering::Release);
-        // Dropped without the lock: its requests go on at the pool.
-        drop(before);
+    fn put(&self, key: ObjectId, token: &Arc<RemoteToken>) {
+        self.change(|of_keys| {
+            of_keys.insert(key, Arc::clone(token));
+            true
+        });
     }
 
     fn remove(&self, key: &ObjectId, token: &Weak<RemoteToken>) {
-        let mut of_keys = self.of_keys.lock();
         let is_it = |found: &Arc<RemoteToken>| std::ptr::eq(Arc::as_ptr(found), token.as_ptr());
-        let removed = of_keys
-            .get(key)
-            .is_some_and(is_it)
-            .then(|| of_keys.remove(key));
-        self.exist.store(!of_keys.is_empty(), Ordering::Release);
-        drop(of_keys);
-        drop(removed);
+        self.change(|of_keys| {
+            let is_there = of_keys.get(key).is_some_and(is_it);
+            is_there && of_keys.remove(key).is_some()
+        });
     }
 
     /// Ends all of them.
     pub fn end(&self) {
-        let ended = std::mem::take(&mut *self.of_keys.lock());
-        drop(ended);
+        drop(self.0.swap(Arc::default()));
+    }
+
+    /// Changes a copy, which takes effect if `change` returns true. Runs `change` again if another thread was first.
+    fn change(&self, change: impl Fn(&mut TokensOfKeys) -> bool) {
+        self.0.rcu(|now| {
+            let mut of_keys = TokensOfKeys::clone(now);
+            if change(&mut of_keys) {
+                Arc::new(of_keys)
+            } else {
+                Arc::clone(now)
+            }
+        });
     }
 }
 

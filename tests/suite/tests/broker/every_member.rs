@@ -114,7 +114,7 @@ fn a_member_that_knows_not_all_uses_of_a_template_gets_its_keys() {
         for kind in KINDS {
             is_free(&broker, &format!("app-{at}-{kind}"), kind);
         }
-        for kind in ["aes:256", "ec:p256", "hmac:256"] {
+        for kind in ["aes:256", "ec:p256", "rsa:2048", "hmac:256"] {
             let label = format!("own-{at}-{}", &kind[..3]);
             let generate = format!("key generate {kind} --label {label}");
             broker.rig.hsmux(&generate).ok();

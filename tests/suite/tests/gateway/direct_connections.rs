@@ -1,12 +1,14 @@
 //! Signatures that workers of fast tokens make for the gateway without the daemon in between.
 
-use hsmux_suite::{PATIENCE, until};
+use std::fs;
+
+use hsmux_suite::{PATIENCE, Rig, until};
 use rustix::process::{Pid, Signal, kill_process};
 use rustls::version::TLS13;
 
 use crate::abandoned_handshakes::hello;
 use crate::bad_clients::{client, with};
-use crate::rig::Gateway;
+use crate::rig::{FOLDER, Gateway};
 
 fn signal(process: u32, signal: Signal) {
     let process = Pid::from_raw(process.cast_signed()).expect("a process");
@@ -45,6 +47,23 @@ fn wait_for_direct_connections(gateway: &Gateway) {
     );
 }
 
+/// Makes this certificate the one of the site.
+fn use_certificate(rig: &Rig, certificate: &str) {
+    fs::copy(rig.path(certificate), rig.path("new.pem")).expect("a copy");
+    fs::rename(rig.path("new.pem"), rig.path("web.pem")).expect("a certificate");
+}
+
+/// Connections to the workers.
+fn sockets_of_workers(gateway: &Gateway) -> usize {
+    let workers = gateway.rig.workers();
+    let files = workers.iter().flat_map(|worker| {
+        let files = fs::read_dir(format!("/proc/{worker}/fd")).expect("its files");
+        files.filter_map(|file| fs::read_link(file.ok()?.path()).ok())
+    });
+    let is_socket = |file: &std::path::PathBuf| file.to_string_lossy().starts_with("socket:");
+    files.filter(is_socket).count()
+}
+
 #[test]
 fn a_worker_signs_for_the_gateway_while_the_daemon_is_stopped() {
     let gateway = with("sign_timeout = \"2s\"");
@@ -81,4 +100,21 @@ fn without_direct_connections_the_daemon_carries_each_signature() {
         assert!(!serves_without_daemon(&gateway));
     }
     gateway.curl("a.test", "/page.txt", "").says("a page");
+}
+
+#[test]
+fn direct_connections_end_when_no_site_uses_their_key() {
+    let rig = Gateway::prepare();
+    use_certificate(&rig, "ec.pem");
+    let site = format!("[[site]]\ncertificates = [\"web.pem\"]\n{FOLDER}");
+    let gateway = Gateway::start(rig, "", &site);
+    let before = sockets_of_workers(&gateway);
+    until("there are direct connections", PATIENCE, || {
+        sign_often(&gateway);
+        (sockets_of_workers(&gateway) > before).then_some(())
+    });
+    use_certificate(&gateway.rig, "rsa.pem");
+    until("they have ended", PATIENCE, || {
+        (sockets_of_workers(&gateway) == before).then_some(())
+    });
 }
