@@ -74,7 +74,8 @@ impl Signatures {
 
     /// Learns how long uses of these keys wait. They are all that will be used. Blocks.
     pub fn learn(&self, keys: impl Iterator<Item = ObjectId>) {
-        self.estimates.learn(keys.collect());
+        let keys: Vec<_> = keys.collect();
+        self.estimates.learn(&keys);
     }
 
     /// Requests a signature by this key, in the client's turn.

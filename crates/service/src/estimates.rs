@@ -73,11 +73,11 @@ impl Estimates {
 
     /// Estimates uses of these keys from now on, and of no others, whose direct connections end. Blocks until there are
     /// estimates.
-    pub fn learn(&self, keys: Vec<ObjectId>) {
-        self.0.state.lock().keys.clone_from(&keys);
+    pub fn learn(&self, keys: &[ObjectId]) {
+        self.0.state.lock().keys = keys.to_vec();
         self.0.ask();
         // From here on no thread opens others.
-        self.0.connector.keep_direct(&keys);
+        self.0.connector.keep_direct(keys);
     }
 
     /// The estimate for a key. It is a default if the daemon has not answered yet.
