@@ -34,8 +34,8 @@ struct QueueState {
     lines: Vec<u8>,
     /// Lines that found no room since the last batch.
     refused: u64,
-    /// Another output, for the lines from this one on.
-    switch: Option<(usize, Option<Output>)>,
+    /// Other outputs, each for the lines from this byte on.
+    switches: Vec<(usize, Option<Output>)>,
     has_thread: bool,
     is_closed: bool,
 }
@@ -44,7 +44,7 @@ struct QueueState {
 struct Batch {
     lines: Vec<u8>,
     refused: u64,
-    switch: Option<(usize, Option<Output>)>,
+    switches: Vec<(usize, Option<Output>)>,
 }
 
 /// Lines that found no room and were not logged yet.
@@ -83,11 +83,8 @@ impl LineQueue {
     /// Lines from now on go elsewhere; `None`: there are none.
     pub fn switch(&self, output: Option<Output>) {
         let mut state = self.state.lock();
-        let from = match state.switch {
-            Some((from, _)) => from,
-            None => state.lines.len(),
-        };
-        state.switch = Some((from, output));
+        let from = state.lines.len();
+        state.switches.push((from, output));
         drop(state);
         self.woken.notify_one();
     }
@@ -119,11 +116,6 @@ impl LineQueue {
             reported: None,
         };
         while let Some(batch) = self.next(refusals.due()) {
-            let end = batch.lines.len();
-            let (from, switch) = match batch.switch {
-                Some((from, switch)) => (from, Some(switch)),
-                None => (end, None),
-            };
             let write = |output: &mut Option<Output>, lines: &[u8]| {
                 let Some(output) = output else { return };
                 let lost = output.write(self.service, lines);
@@ -131,11 +123,12 @@ impl LineQueue {
                     (self.on_loss)(lost);
                 }
             };
-            write(&mut output, &batch.lines[..from]);
-            if let Some(switch) = switch {
-                output = switch;
-                write(&mut output, &batch.lines[from..]);
+            let mut from = 0;
+            for (at, next) in batch.switches {
+                write(&mut output, &batch.lines[from..at]);
+                (from, output) = (at, next);
             }
+            write(&mut output, &batch.lines[from..]);
             refusals.add(self.service, batch.refused);
         }
         refusals.report(self.service);
@@ -160,7 +153,7 @@ impl LineQueue {
         Some(Batch {
             lines: std::mem::take(&mut state.lines),
             refused: std::mem::take(&mut state.refused),
-            switch: state.switch.take(),
+            switches: std::mem::take(&mut state.switches),
         })
     }
 
@@ -176,7 +169,7 @@ impl LineQueue {
 
 impl QueueState {
     fn is_idle(&self) -> bool {
-        self.lines.is_empty() && self.switch.is_none()
+        self.lines.is_empty() && self.switches.is_empty()
     }
 }
 

@@ -164,11 +164,6 @@ fn lines_go_to_the_file_of_their_time() {
     for path in &paths {
         log.change(Some(&file(path, AccessLogFormat::Combined)));
         drop(log.request(&get(&format!("/{}", path.display()), &[]), client));
-        let until = Instant::now() + Duration::from_secs(60);
-        while fs::read(path).unwrap_or_default().is_empty() {
-            assert!(Instant::now() < until, "no line");
-            thread::yield_now();
-        }
     }
     log.close();
     for path in &paths {
