@@ -216,3 +216,39 @@ fn the_end_does_not_wait_for_an_output_that_hangs() {
     assert!(took >= queue::CLOSE_WITHIN, "{took:?}");
     assert!(took < 30 * queue::CLOSE_WITHIN, "{took:?}");
 }
+
+/// A body that fails, and says that it has ended.
+struct Broken;
+
+impl hyper::body::Body for Broken {
+    type Data = bytes::Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<std::io::Result<hyper::body::Frame<bytes::Bytes>>>> {
+        std::task::Poll::Ready(Some(Err(std::io::ErrorKind::ConnectionReset.into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn an_answer_whose_body_fails_is_aborted() {
+    use http_body_util::BodyExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let log = AccessLog::new("gateway", |_| {});
+    log.change(Some(&file(&path, AccessLogFormat::Json)));
+    let record = log.request(&get("/", &[]), client);
+    let mut answer = RecordedBody::answer(hyper::Response::new(Broken), record);
+    assert!(answer.body_mut().frame().await.unwrap().is_err());
+    drop(answer);
+    log.close();
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains("\"status\":200,"), "{text}");
+    assert!(text.contains("\"aborted\":true"), "{text}");
+}
