@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use super::Socket;
+use super::access_log::{AccessLog, access_log};
 use super::reader::{ExternalReference, Fields, suggestion, text};
 use super::site::revocation_lists;
 use hsmux_token::permissions::SecretReaders;
@@ -31,6 +32,8 @@ pub struct BrokerSection {
     pub jwt: Option<Jwt>,
     /// Whether everybody may read `/metrics`.
     pub metrics: bool,
+    /// Where requests are logged; `None`: nowhere.
+    pub access_log: Option<AccessLog>,
     /// Development mode: everybody may do everything, on loopback.
     pub dev: bool,
     /// Each `[[policy]]`.
@@ -158,6 +161,7 @@ pub fn broker(fields: &mut Fields<'_, '_, '_>, state: &Path) -> BrokerSection {
         limits: limits::limits(fields),
         jwt: jwt::jwt(fields),
         metrics: fields.flag("metrics").unwrap_or(false),
+        access_log: access_log(fields),
         dev: fields.flag("dev").unwrap_or(false),
         policies: Vec::new(),
     };

@@ -160,6 +160,7 @@ impl<'a> Findings<'a> {
                     self.warn(line, format!("{}: {e}", file.display()));
                 }
             }
+            ExternalReference::AppendedFile(file) => self.appended_file(line, file),
             ExternalReference::Served(folder) => match std::fs::metadata(folder) {
                 Err(e) if e.kind() == ErrorKind::NotFound => {
                     let folder = folder.display();
@@ -214,6 +215,28 @@ impl<'a> Findings<'a> {
             self.warn(line, format!("{message}; the daemon's user may read it"));
         } else {
             self.error(line, message);
+        }
+    }
+
+    fn appended_file(&mut self, line: usize, file: &Path) {
+        let folder = file.parent().unwrap_or(Path::new("/"));
+        let is_there = |path| match std::fs::metadata(path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => None,
+            // Whether others can look into the folder does not matter.
+            Err(_) => Some(None),
+            Ok(metadata) => Some(Some(metadata)),
+        };
+        match (is_there(folder), is_there(file)) {
+            (None, _) => {
+                let folder = folder.display();
+                let message = format!("access_log: the folder {folder} is not there; make it");
+                self.error(line, message);
+            }
+            (_, Some(Some(metadata))) if !metadata.is_file() => {
+                let file = file.display();
+                self.error(line, format!("access_log: {file} is not a regular file"));
+            }
+            _ => {}
         }
     }
 

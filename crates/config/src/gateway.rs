@@ -8,6 +8,7 @@ use hsmux_token::Class;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::access_log::{AccessLog, access_log};
 use super::acme::{Acme, NO_HTTP, acme};
 use super::network::Network;
 use super::reader::{ExternalReference, Fields, Source, text};
@@ -28,6 +29,8 @@ pub struct GatewaySection {
     pub acme: Option<Acme>,
     /// The address of its metrics.
     pub metrics: Option<SocketAddr>,
+    /// Where requests and tunnels are logged; `None`: nowhere.
+    pub access_log: Option<AccessLog>,
     /// Whether each connection starts with a PROXY header.
     pub proxy_protocol: bool,
     /// Addresses from which PROXY headers are accepted.
@@ -182,6 +185,7 @@ fn gateway(fields: &mut Fields<'_, '_, '_>) -> GatewaySection {
         listen: listen.unwrap_or_default(),
         http,
         metrics,
+        access_log: access_log(fields),
         proxy_protocol,
         proxy_from: fields
             .list("proxy_from", |value| text(value)?.parse())

@@ -1,5 +1,6 @@
 //! Configuration: one TOML file, every mistake with its line.
 
+mod access_log;
 mod acme;
 mod backend_check;
 mod broker;
@@ -31,6 +32,7 @@ use std::time::Duration;
 use hsmux_token::permissions::TrustedOwner;
 use hsmux_token::{Error, Kind, Uri};
 
+pub use access_log::{AccessLog, AccessLogFormat, AccessLogTarget};
 pub use acme::Acme;
 pub use backend_check::Check;
 pub use broker::{Action, Allowance, BrokerSection, JwkSet, JwkUrl, Jwt, Limit, Limits, Rule, Tls};

@@ -34,6 +34,8 @@ pub enum ExternalReference {
     Secret(PathBuf, SecretReaders, Option<u32>),
     /// A file whose absence is no error for the rest.
     Later(PathBuf),
+    /// A file that is made if it is not there, and appended to.
+    AppendedFile(PathBuf),
     /// A folder whose files are served.
     Served(PathBuf),
     /// A certificate that an ACME client may create later.

@@ -57,6 +57,7 @@ pub fn what_can_change(old: &Config, file: &Config) -> Config {
     new.gateway.clone_from(&old.gateway);
     if let (Some(new), Some(file)) = (&mut new.gateway, &file.gateway) {
         new.sites.clone_from(&file.sites);
+        new.access_log.clone_from(&file.access_log);
     }
     new.broker.clone_from(&old.broker);
     if let (Some(new), Some(file)) = (&mut new.broker, &file.broker) {
@@ -80,6 +81,7 @@ fn broker(old: &BrokerSection, file: &BrokerSection) -> BrokerSection {
         limits: file.limits.clone(),
         jwt: file.jwt.clone(),
         metrics: file.metrics,
+        access_log: file.access_log.clone(),
         policies: file.policies.clone(),
         ..old.clone()
     }
@@ -92,12 +94,17 @@ pub fn taken_over(old: &Config, new: &Config) -> Vec<String> {
     if let (Some(old), Some(new)) = (&old.gateway, &new.gateway) {
         let line = "[[site]] changed: the gateway takes it over within a second; its log says if it cannot";
         say(old.sites != new.sites, line);
+        let line = "[gateway] access_log changed";
+        say(old.access_log != new.access_log, line);
     }
     if let (Some(old), Some(new)) = (&old.broker, &new.broker) {
         say(old.policies != new.policies, "[[policy]] changed");
         say(old.limits != new.limits, "[[limit]] changed");
-        let others = (&old.tls, &old.jwt, old.metrics) != (&new.tls, &new.jwt, new.metrics);
-        say(others, "[broker] changed");
+        let others = |of: &BrokerSection| {
+            let (tls, jwt) = (of.tls.clone(), of.jwt.clone());
+            (tls, jwt, of.metrics, of.access_log.clone())
+        };
+        say(others(old) != others(new), "[broker] changed");
     }
     let identity = |config: &Config| config.node.as_ref().map(|node| node.identity.clone());
     say(identity(old) != identity(new), "[node] changed");
@@ -212,6 +219,16 @@ name = "b"
             ("\"www\"", "\"w3\"", "[[site]] changed: "),
             ("\"app-*\"", "\"app\"", "[[policy]] changed"),
             ("keys = false", "keys = true", "[audit] changed"),
+            (
+                "127.0.0.1:443\"]",
+                "127.0.0.1:443\"]\naccess_log = \"journal\"",
+                "[gateway] access_log changed",
+            ),
+            (
+                "[broker]",
+                "[broker]\naccess_log = \"journal\"",
+                "[broker] changed",
+            ),
             ("[33]", "[34]", "[admin] allow_users changed"),
             (
                 "mode = \"daemon\"",

@@ -3,6 +3,7 @@
 //!
 //! | file | one idea |
 //! |---|---|
+//! | `access_log` | a line for each request |
 //! | `frame_limit` | how many small frames of HTTP/2 a peer may send |
 //! | `flood_guard` | a stream that ends when its peer sends more |
 //! | `head_limit` | memory limit for incomplete heads of HTTP/1.1 |
@@ -10,6 +11,7 @@
 //! | `tcp_listener` | a TCP listener, and how many connections a process may have |
 //! | `unix_listener` | a Unix socket whose permissions are set before anybody can connect |
 
+pub mod access_log;
 mod flood_guard;
 mod frame_limit;
 mod head_limit;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use boring::ssl::SslContext;
 use hsmux_config::GatewaySection;
+use hsmux_edge::access_log::AccessLog;
 use hsmux_pool::Pool;
 use hsmux_service::Daemon;
 use tokio::sync::{Semaphore, watch};
@@ -31,6 +32,7 @@ pub struct AppState {
     pub pool: Arc<Pool>,
     pub daemon: Arc<Daemon>,
     pub metrics: Arc<Metrics>,
+    pub access_log: Arc<AccessLog>,
     pub signatures: Arc<Signatures>,
     pub sites: Arc<ArcSwap<Sites>>,
     /// Notified when the sites have changed or a list of revoked certificates has expired.

@@ -15,6 +15,7 @@ use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 
 use crate::acceptor::Accepted;
+use crate::access::AccessClient;
 use crate::app_state::AppState;
 use crate::metrics::RefusalReason;
 use crate::reservation::HandshakeSlot;
@@ -32,6 +33,8 @@ pub struct TlsClient {
     pub served: Arc<ServedSite>,
     /// Its address; that of the PROXY header, if there is one.
     pub from: SocketAddr,
+    /// The same and its TLS, for the access log.
+    pub access: Arc<AccessClient>,
 }
 
 /// A client's stream, which fails if the client does not take what is sent.
@@ -117,6 +120,7 @@ async fn handshake(app: &AppState, accepted: Accepted) -> Result<TlsClient, Refu
     };
     app.metrics.handshake(version, ssl.session_reused());
     let served = ssl.ex_data(*SITE).cloned().ok_or(RefusalReason::Tls)?;
+    let access = Arc::new(AccessClient::of_tls(from, &served, version, ssl));
     stream.acknowledge_handshake();
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(app.section.idle_timeout));
@@ -124,6 +128,7 @@ async fn handshake(app: &AppState, accepted: Accepted) -> Result<TlsClient, Refu
         stream: Box::pin(stream),
         served,
         from,
+        access,
     })
 }
 

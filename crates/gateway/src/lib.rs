@@ -11,6 +11,7 @@
 //! | `reservation` | slots that a connection takes before it is served |
 //! | `activity` | whether a connection is idle |
 //! | `file_budget` | budget of open files |
+//! | `access` | what the access log has of a request |
 //! | `connection` | one connection, from its first byte |
 //! | `sites`, `tls` | the site and the certificate that a client gets |
 //! | `certificate`, `algorithm` | certificates with their keys, and what these can sign |
@@ -34,6 +35,7 @@
 //! | `metrics`, `site_metrics`, `monitor` | counters, metrics of sites, and their endpoint |
 
 mod acceptor;
+mod access;
 mod activity;
 mod algorithm;
 mod app_state;

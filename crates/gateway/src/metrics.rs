@@ -34,6 +34,7 @@ pub struct Metrics {
     files: IntGauge,
     memory: IntGauge,
     closed: IntCounterVec,
+    lost_lines: IntCounter,
 }
 
 /// Counts one in a gauge until this is dropped.
@@ -109,6 +110,11 @@ impl Metrics {
             "Handshakes that no token has signed for.",
         )?;
         registry.register(Box::new(unsigned.clone()))?;
+        let lost_lines = IntCounter::new(
+            "hsmux_gateway_access_log_lost_total",
+            "Lines of the access log that were lost: there was no room, or they could not be written.",
+        )?;
+        registry.register(Box::new(lost_lines.clone()))?;
         let seconds = HistogramOpts::new(
             "hsmux_gateway_signature_seconds",
             "How long handshakes have waited for signatures of the pool.",
@@ -173,6 +179,7 @@ impl Metrics {
             registry,
             unsigned,
             seconds,
+            lost_lines,
         })
     }
 
@@ -205,6 +212,11 @@ impl Metrics {
             CloseReason::Idle => "idle",
         };
         self.closed.with_label_values(&[reason]).inc();
+    }
+
+    /// Lines of the access log were lost.
+    pub fn lost_lines(&self, lines: u64) {
+        self.lost_lines.inc_by(lines);
     }
 
     /// A request has had an answer with this status.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use hsmux_config::GatewaySection;
+use hsmux_edge::access_log::AccessLog;
 use hsmux_edge::tcp_listener;
 use hsmux_service::{Daemon, ServiceProcess};
 use hsmux_token::{Error, Kind, Result};
@@ -82,7 +83,13 @@ impl ServiceProcess for Gateway {
         let connections = section.connections.min(files.client_limit());
         let of_source =
             |own: Option<usize>, all| SourceSlots::new(own.unwrap_or_else(|| share(all)));
+        let access_log = {
+            let metrics = Arc::clone(&metrics);
+            AccessLog::new("gateway", move |lines| metrics.lost_lines(lines))
+        };
+        access_log.change(section.access_log.as_ref());
         let app = Arc::new(AppState {
+            access_log,
             section: section.clone(),
             pool,
             signatures,
@@ -158,6 +165,7 @@ impl Drop for Gateway {
         }
         let _ = self.phase.send(Phase::Closing);
         runtime.shutdown_timeout(Duration::from_secs(1));
+        self.app.access_log.close();
     }
 }
 

@@ -57,6 +57,7 @@ impl SiteWatcher {
         loop {
             tokio::time::sleep(LOOK).await;
             let section = current().unwrap_or_else(|| self.section.clone());
+            app.access_log.change(section.access_log.as_ref());
             let app = Arc::clone(&app);
             let looked = tokio::task::spawn_blocking(move || {
                 self.reload_if_changed(&app, section);

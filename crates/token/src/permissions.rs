@@ -20,6 +20,12 @@ const LONGEST_SECRET: u64 = 1 << 20;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
+/// Opening a path with these follows no link, waits for nobody and takes no terminal.
+const HARMLESS: OFlags = OFlags::NOFOLLOW
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
+
 /// Who may own a file that a program believes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TrustedOwner {
@@ -75,6 +81,44 @@ impl TrustedOwner {
         let found = self.resolve(path)?;
         self.verify_file(&found, &found.metadata()?)?;
         Ok(found)
+    }
+
+    /// Opens a file for appending, or makes it with this mode. Others can replace neither the file nor a folder or link
+    /// on the way to it. A link in place of the file is not followed.
+    pub fn open_to_append(self, path: &Path, mode: u32) -> io::Result<File> {
+        let path = std::path::absolute(path)?;
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(ErrorKind::IsADirectory.into());
+        };
+        let folder = self.resolve(folder)?;
+        let found = folder.join(name);
+        // Opening a device may do something.
+        match found.symlink_metadata() {
+            Ok(metadata) => verify_kind(&found, &metadata)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let open = |more| {
+            let flags = OFlags::WRONLY | OFlags::APPEND | HARMLESS | more;
+            rustix::fs::open(&found, flags, Mode::from_raw_mode(mode)).map(File::from)
+        };
+        let file = match open(OFlags::CREATE | OFlags::EXCL) {
+            Err(rustix::io::Errno::EXIST) => open(OFlags::empty())?,
+            new => {
+                let new = new?;
+                // Whatever the umask.
+                rustix::fs::fchmod(&new, Mode::from_raw_mode(mode))?;
+                new
+            }
+        };
+        let metadata = file.metadata()?;
+        self.verify_folder(&folder, &found, &metadata)?;
+        self.verify_file(&found, &metadata)?;
+        if metadata.nlink() > 1 {
+            let why = "it has another name (a hard link)";
+            return Err(refused(&found, &metadata, why, &run("rm", &found)));
+        }
+        Ok(file)
     }
 
     /// The path without links, if no other user can change what it leads to. The last entry's own permissions are
@@ -291,8 +335,7 @@ fn open_resolved(path: &Path) -> io::Result<File> {
     if is_descriptor(path) {
         return File::open(path);
     }
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(path, OFlags::RDONLY | flags, Mode::empty())?.into())
+    Ok(rustix::fs::open(path, OFlags::RDONLY | HARMLESS, Mode::empty())?.into())
 }
 
 /// A link of proc(5) to a descriptor that this process has open: not a name that is looked up.

@@ -14,11 +14,12 @@ use hsmux_token::ObjectId;
 use hsmux_traces::Trace;
 use parking_lot::Mutex;
 
+use super::access::RequestFacts;
 use super::identify::identify;
 use super::limits::AdmittedRequest;
 use super::{Broker, reply};
 use crate::auth::ClientIdentity;
-use crate::engine::Engine;
+use crate::engine::{Engine, spelling};
 use crate::key::KeyName;
 use crate::metrics::KeySeries;
 use crate::random::request_name;
@@ -36,6 +37,17 @@ pub struct Peer {
     pub secure: bool,
     /// The identities of the connection: a certificate, a user id.
     pub identities: Vec<String>,
+    /// Its TLS, for the access log.
+    pub tls: Option<PeerTls>,
+}
+
+/// TLS of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerTls {
+    /// `1.3`.
+    pub version: &'static str,
+    /// Whether an earlier session was resumed.
+    pub resumed: bool,
 }
 
 /// A request with its client, as far as the client has identified itself.
@@ -90,6 +102,13 @@ impl ApiCall {
             .get::<Arc<Peer>>()
             .cloned()
             .unwrap_or_default();
+        let facts = parts.extensions.get::<Arc<RequestFacts>>().cloned();
+        if let Some(facts) = &facts {
+            let _ = facts.id.set(id.clone());
+            if !name.is_empty() {
+                let _ = facts.key.set(spelling(&name));
+            }
+        }
         let trace = traces::current();
         if let Some(trace) = &trace {
             // The id in the audit trail and in the answer.
@@ -101,6 +120,9 @@ impl ApiCall {
         }
         let identified = identify(broker, &parts.headers, &peer);
         let (client, admitted) = traces::timed("authorise", pin!(identified)).await?;
+        if let Some(facts) = facts.filter(|_| client.is_known()) {
+            let _ = facts.client.set(client.name().to_owned());
+        }
         refuse_what_is_not_here(&parts.headers)?;
         Ok(Self {
             peer,

@@ -72,6 +72,7 @@ impl ChangeWatcher {
             tracing::info!("the broker has other limits");
         }
         self.broker.open_metrics(now.metrics);
+        self.broker.access_log.change(now.access_log.as_ref());
         self.section = BrokerSection {
             dev: self.section.dev,
             ..now

@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Request;
 use axum::http::{HeaderValue, Version, header};
+use hsmux_edge::access_log::RecordedBody;
 use hsmux_edge::{FloodGuard, HeadLimit, LONGEST_HEAD, Requests};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -22,8 +23,7 @@ use super::answer_body::AnswerBody;
 use super::connections::ConnectionSlot;
 use super::limits::AdmittedRequest;
 use super::timeout_stream::TimeoutStream;
-use super::unread_body;
-use super::{Broker, Peer};
+use super::{Broker, Peer, access, unread_body};
 
 /// Requests of one HTTP/2 connection at once.
 const STREAMS: u32 = 256;
@@ -47,11 +47,14 @@ pub async fn serve(
 ) {
     let (peer, activity) = (Arc::new(peer), Arc::clone(slot.activity()));
     let leaving = slot.leaving();
+    let access_log = Arc::clone(&broker.access_log);
     let service = service_fn(move |mut request: Request<Incoming>| {
         let running = activity.begin();
+        let record = access::begin(&access_log, &peer, &mut request);
         let (one_by_one, leaving) = (request.version() < Version::HTTP_2, Arc::clone(&leaving));
         request.extensions_mut().insert(Arc::clone(&peer));
-        let (request, rest) = unread_body::lend(request);
+        let transfer = record.as_ref().map(|record| Arc::clone(record.transfer()));
+        let (request, rest) = unread_body::lend(request, transfer);
         let answer = app.clone().oneshot(request);
         async move {
             let Ok(mut answer) = answer.await;
@@ -63,7 +66,8 @@ pub async fn serve(
                 answer.headers_mut().insert(header::CONNECTION, close);
             }
             let admitted = answer.extensions_mut().remove::<Arc<AdmittedRequest>>();
-            Ok::<_, Infallible>(answer.map(|body| AnswerBody::new(body, running, admitted)))
+            let answer = answer.map(|body| AnswerBody::new(body, running, admitted));
+            Ok::<_, Infallible>(RecordedBody::answer(answer, record))
         }
     });
     let builder = builder();

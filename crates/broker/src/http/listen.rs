@@ -9,6 +9,7 @@ use hsmux_config::Socket;
 use hsmux_edge::tcp_listener;
 use hsmux_edge::unix_listener::{self, SocketFile};
 use hsmux_token::{Error, Kind, Result};
+use rustls::{HandshakeKind, ProtocolVersion};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -17,7 +18,7 @@ use super::connection::{serve, wait_until_set};
 use super::connections::{ConnectionSlot, Connections};
 use super::timeout_stream::TimeoutStream;
 use super::tls::Https;
-use super::{Broker, Peer};
+use super::{Broker, Peer, PeerTls};
 use crate::auth;
 
 /// A connection whose TLS handshake takes longer is closed.
@@ -150,6 +151,7 @@ impl AsyncListener {
                     ip: Some(address.ip()),
                     secure: https.is_some(),
                     identities: Vec::new(),
+                    tls: None,
                 };
                 Ok(AcceptedStream::Tcp(stream, peer, https.clone()))
             }
@@ -161,6 +163,7 @@ impl AsyncListener {
                     ip: None,
                     secure: false,
                     identities: vec![format!("uid:{user}")],
+                    tls: None,
                 };
                 Ok(AcceptedStream::Unix(stream, peer))
             }
@@ -189,7 +192,15 @@ impl AcceptedStream {
                 };
                 // A client may close its connection at any time.
                 let Ok(Ok(stream)) = shaken else { return };
-                let shown = stream.get_ref().1.peer_certificates();
+                let tls = stream.get_ref().1;
+                peer.tls = Some(PeerTls {
+                    version: match tls.protocol_version() {
+                        Some(ProtocolVersion::TLSv1_3) => "1.3",
+                        _ => "1.2",
+                    },
+                    resumed: tls.handshake_kind() == Some(HandshakeKind::Resumed),
+                });
+                let shown = tls.peer_certificates();
                 let shown = shown.map_or_else(Vec::new, <[_]>::to_vec);
                 let own = shown.first();
                 peer.identities = own.map(|der| auth::of_certificate(der)).unwrap_or_default();

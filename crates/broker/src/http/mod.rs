@@ -2,6 +2,7 @@
 //!
 //! | file | one idea |
 //! |---|---|
+//! | `access` | what the access log has of a request |
 //! | `app` | all paths |
 //! | `call` | a request: its client and its rights |
 //! | `body` | the body of a request, with its limits |
@@ -18,6 +19,7 @@
 //! | `answer_body` | an answer until the client has taken it |
 //! | `unread_body` | an unread body at the end of its request |
 
+mod access;
 mod answer_body;
 mod app;
 mod body;
@@ -43,6 +45,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwap;
 use hsmux_audit::Trail;
 use hsmux_config::Limits;
+use hsmux_edge::access_log::AccessLog;
 use hsmux_token::Result;
 use hsmux_traces::Traces;
 
@@ -54,7 +57,7 @@ use crate::policy::Policy;
 use denials::Denials;
 
 pub use app::app;
-pub use call::{ApiCall, Peer};
+pub use call::{ApiCall, Peer, PeerTls};
 pub use limits::{AdmittedRequest, UsageLimits};
 pub use record::UseDetails;
 pub(crate) use reply::text;
@@ -73,6 +76,7 @@ pub struct Broker {
     pub(crate) denials: Denials,
     pub(crate) trust: Arc<IssuerTrust>,
     pub(crate) traces: Arc<Traces>,
+    pub(crate) access_log: Arc<AccessLog>,
 }
 
 impl Broker {
@@ -84,10 +88,12 @@ impl Broker {
         limits: Limits,
         traces: Arc<Traces>,
     ) -> Result<Arc<Self>> {
+        let metrics = Metrics::new()?;
         Ok(Arc::new(Self {
             tokens: ClientTokens::new(Arc::clone(engine.store()))?,
             policy: ArcSwap::from_pointee(policy),
-            metrics: Metrics::new()?,
+            access_log: AccessLog::new("broker", metrics.count_lost_lines()),
+            metrics,
             open_metrics: AtomicBool::new(false),
             engine,
             audit,

@@ -56,6 +56,7 @@ impl BrokerService {
         let broker = Broker::new(engine, policy, audit, section.limits.clone(), traces)?;
         broker.trust.refresh(section.jwt.as_ref())?;
         broker.open_metrics(section.metrics);
+        broker.access_log.change(section.access_log.as_ref());
         let https = section
             .tls
             .as_ref()
@@ -146,6 +147,7 @@ impl Drop for BrokerService {
             runtime.block_on(self.drain(serving));
             self.broker.sum_up(true);
             runtime.shutdown_timeout(Duration::from_secs(1));
+            self.broker.access_log.close();
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::extract::Request;
 use axum::http::header;
 use bytes::Bytes;
+use hsmux_edge::access_log::Transfer;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use parking_lot::Mutex;
@@ -24,6 +25,8 @@ const READ_TIMEOUT: Duration = Duration::from_millis(200);
 pub struct RecoverableBody {
     body: Option<Incoming>,
     home: Arc<Mutex<BodyState>>,
+    /// Counts its bytes for the access log.
+    transfer: Option<Arc<Transfer>>,
 }
 
 /// The body as the handler has left it.
@@ -40,7 +43,10 @@ enum BodyState {
 }
 
 /// The request with a recoverable body.
-pub fn lend(request: Request<Incoming>) -> (Request<RecoverableBody>, UnreadBody) {
+pub fn lend(
+    request: Request<Incoming>,
+    transfer: Option<Arc<Transfer>>,
+) -> (Request<RecoverableBody>, UnreadBody) {
     let state = Arc::new(Mutex::new(BodyState::Away));
     let rest = UnreadBody {
         state: Arc::clone(&state),
@@ -49,6 +55,7 @@ pub fn lend(request: Request<Incoming>) -> (Request<RecoverableBody>, UnreadBody
     let lent = |body| RecoverableBody {
         body: Some(body),
         home: state,
+        transfer,
     };
     (request.map(lent), rest)
 }
@@ -93,8 +100,14 @@ impl Body for RecoverableBody {
             return Poll::Ready(None);
         };
         let polled = Pin::new(body).poll_frame(cx);
-        if let Poll::Ready(None | Some(Err(_))) = polled {
-            self.body = None;
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                if let (Some(transfer), Some(part)) = (&self.transfer, frame.data_ref()) {
+                    transfer.add_received(part.len());
+                }
+            }
+            Poll::Ready(None | Some(Err(_))) => self.body = None,
+            Poll::Pending => {}
         }
         polled
     }

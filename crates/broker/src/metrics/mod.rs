@@ -43,6 +43,7 @@ pub struct Metrics {
     accepted: IntCounter,
     floods: IntCounter,
     long_heads: IntCounter,
+    lost_lines: IntCounter,
 }
 
 /// The limit of keys with series of their own: each operation of a key is some 20 lines of the page.
@@ -86,6 +87,11 @@ impl Metrics {
             &["reason"],
         )?;
         registry.register(Box::new(closed.clone()))?;
+        let lost_lines = IntCounter::new(
+            "hsmux_broker_access_log_lost_total",
+            "Lines of the access log that were lost: there was no room, or they could not be written.",
+        )?;
+        registry.register(Box::new(lost_lines.clone()))?;
         Ok(Self {
             keys: ArcSwap::default(),
             turn: Mutex::new(()),
@@ -98,6 +104,7 @@ impl Metrics {
             connections: gauge("hsmux_broker_connections", "Connections that are open.")?,
             accepted,
             floods: closed.with_label_values(&["flood"]),
+            lost_lines,
             long_heads: closed.with_label_values(&["memory"]),
             memory: gauge(
                 "hsmux_broker_memory_bytes",
@@ -150,6 +157,12 @@ impl Metrics {
     /// A request was refused.
     pub fn refused(&self, reason: Reason) {
         self.refusals[reason as usize].inc();
+    }
+
+    /// Counts lost lines of the access log.
+    pub fn count_lost_lines(&self) -> impl Fn(u64) + Send + Sync + use<> {
+        let lost_lines = self.lost_lines.clone();
+        move |lines| lost_lines.inc_by(lines)
     }
 
     /// A request is in flight for as long as this lives.

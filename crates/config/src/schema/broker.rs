@@ -140,6 +140,18 @@ pub(super) const BROKER: Section = Section {
             "Let everybody read /metrics. Otherwise only clients on the unix socket, and those whom a policy allows `metrics`, may read it.",
         ),
         key(
+            "access_log",
+            r#""/var/log/hsmux/broker.log""#,
+            r#""off""#,
+            "Where a line for each request goes: \"off\", \"journal\" (standard error, as the daemon's log) or a file, which is made with mode 0640.",
+        ),
+        key(
+            "access_log_format",
+            r#""combined""#,
+            r#""json""#,
+            "The format of these lines: json, or combined (NCSA), which log analysers read.",
+        ),
+        key(
             "dev",
             "true",
             "false",

@@ -32,6 +32,18 @@ pub(super) const GATEWAY: Section = Section {
             "An address for plain HTTP: /metrics, and /health, which reports whether handshakes can be signed.",
         ),
         key(
+            "access_log",
+            r#""/var/log/hsmux/gateway.log""#,
+            r#""off""#,
+            "Where a line for each request and each tunnel goes: \"off\", \"journal\" (standard error, as the daemon's log) or a file, which is made with mode 0640.",
+        ),
+        key(
+            "access_log_format",
+            r#""combined""#,
+            r#""json""#,
+            "The format of these lines: json, or combined (NCSA), which log analysers read.",
+        ),
+        key(
             "proxy_protocol",
             "true",
             "false",

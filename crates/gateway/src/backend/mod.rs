@@ -158,6 +158,11 @@ impl Backend {
         })
     }
 
+    /// Its URL.
+    pub fn url(&self) -> &hsmux_config::BackendUrl {
+        &self.url
+    }
+
     /// Opens a new connection for any protocol.
     pub async fn connect(
         &self,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use hsmux_edge::access_log::Transfer;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
 use crate::http::{linger_holding, remove_ours};
@@ -24,6 +25,8 @@ pub struct RequestBody {
     queue: Arc<UploadQueue>,
     /// Memory for what the client may send ahead.
     memory: Option<Admission>,
+    /// Counts its bytes for the access log.
+    transfer: Option<Arc<Transfer>>,
 }
 
 /// Tells later whether a client's body has failed. `None`: there was no body.
@@ -38,6 +41,7 @@ impl RequestBody {
             outcome: BodyOutcome::default(),
             queue: UploadQueue::new(0),
             memory: None,
+            transfer: None,
         }
     }
 
@@ -49,7 +53,13 @@ impl RequestBody {
             outcome,
             queue: UploadQueue::new(most),
             memory,
+            transfer: None,
         }
+    }
+
+    /// Counts its bytes there.
+    pub fn count(&mut self, transfer: &Arc<Transfer>) {
+        self.transfer = Some(Arc::clone(transfer));
     }
 
     /// A handle that tells later whether the body has failed.
@@ -82,6 +92,9 @@ impl Body for RequestBody {
         let mut frame = ready!(Pin::new(rest).poll_frame(context));
         match &mut frame {
             Some(Ok(frame)) => {
+                if let (Some(transfer), Some(part)) = (&this.transfer, frame.data_ref()) {
+                    transfer.add_received(part.len());
+                }
                 if let Some(trailers) = frame.trailers_mut() {
                     remove_ours(trailers);
                 }

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
@@ -32,13 +33,16 @@ pub async fn pass_on(call: &Call<'_>, host: &Host, mut request: Request<Incoming
     if let Some(interim) = interim {
         interim.pass_on(&mut request);
     }
-    let request = match take_body(call.account, request) {
+    let mut request = match take_body(call.account, request) {
         Ok(request) => request,
         Err(rest) => {
             linger(rest);
             return busy();
         }
     };
+    if let Some(record) = &*call.record.lock() {
+        request.body_mut().count(record.transfer());
+    }
     if call.served.site.backends.is_http2() && !is_ready(call).await {
         return busy();
     }
@@ -160,9 +164,13 @@ async fn ask(
     call: &Call<'_>,
     mut request: Request<RequestBody>,
 ) -> Result<Response<ResponseBody>, Answer> {
-    let patience = call.served.site.backend_timeout;
+    let (patience, since) = (call.served.site.backend_timeout, Instant::now());
     for backend in call.served.backends.in_turn() {
-        match backend.exchange(request, patience, &call.app.files).await {
+        let exchanged = backend.exchange(request, patience, &call.app.files).await;
+        if let Some(record) = &mut *call.record.lock() {
+            record.details.used(backend, since);
+        }
+        match exchanged {
             Ok(answer) => return Ok(answer),
             Err(ExchangeError::Unsent(unsent)) => request = *unsent,
             Err(ExchangeError::Lost) => break,

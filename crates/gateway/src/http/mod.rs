@@ -39,6 +39,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hsmux_config::SiteBackends;
+use hsmux_edge::access_log::RecordedBody;
 use hsmux_edge::{FloodGuard, HeadLimit, LONGEST_HEAD};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full};
@@ -50,6 +51,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use parking_lot::Mutex;
 
+use crate::access::{self, Access};
 use crate::app_state::{AppState, ConnectionGuard};
 use crate::connection::TlsClient;
 use crate::idle_timer::IdleTimer;
@@ -94,7 +96,7 @@ pub async fn serve(app: &Arc<AppState>, client: TlsClient, guard: Arc<Connection
         stream,
         served,
         from,
-        ..
+        access,
     } = client;
     let h2 = stream.get_ref().is_http2();
     let shared = Arc::clone(app);
@@ -115,7 +117,9 @@ pub async fn serve(app: &Arc<AppState>, client: TlsClient, guard: Arc<Connection
     let stream = FloodGuard::for_client(stream, move || metrics.closed(CloseReason::Flood));
     let stream = stream.with_heads(head_limit(app, &account));
     let holder = Arc::clone(&account);
+    let client = Arc::clone(&access);
     let service = service_fn(move |request| {
+        let record = access::of_request(&shared, &client, &request);
         let pending = timer.begin_work();
         let version = request.version();
         let ends = matches!(served.site.backends, SiteBackends::Folder(_)) && is_last(&request);
@@ -136,6 +140,7 @@ pub async fn serve(app: &Arc<AppState>, client: TlsClient, guard: Arc<Connection
                 interim,
                 request: Mutex::new(asked),
                 ahead: Mutex::default(),
+                record: Mutex::new(record),
             };
             let mut answer = call.answer(request).await;
             if version == Version::HTTP_11 && app.phases.is_at(Phase::LastAnswers) {
@@ -154,11 +159,13 @@ pub async fn serve(app: &Arc<AppState>, client: TlsClient, guard: Arc<Connection
                 account: Arc::clone(&account),
             };
             app.metrics.request(answer.status().as_u16());
+            let record = call.record.into_inner();
             drop(pending);
             if let Some(last) = last {
                 last.set();
             }
-            Ok::<_, Infallible>(answer.map(|body| TrackedBody::new(body, of)))
+            let tracked = answer.map(|body| TrackedBody::new(body, of));
+            Ok::<_, Infallible>(RecordedBody::answer(tracked, record))
         }
     });
     let patience = app.section.idle_timeout;
@@ -167,8 +174,7 @@ pub async fn serve(app: &Arc<AppState>, client: TlsClient, guard: Arc<Connection
     let mut connection = pin!(connection);
     // For HTTP/1.1, hyper and the stream's own limit measure idle time.
     tokio::select! {
-        // It does not matter how a client ends its connection.
-        _ = connection.as_mut() => return,
+        ended = connection.as_mut() => return access::of_end(app, &access, ended),
         () = app.connections_end() => {}
         () = idle_timer.idle(patience), if h2 => {}
         () = account.ended() => return,
@@ -258,6 +264,7 @@ pub struct Call<'a> {
     pub interim: Option<Arc<Interim>>,
     pub request: Mutex<Option<Admission>>,
     pub ahead: Mutex<Option<Charge>>,
+    pub record: Mutex<Access>,
 }
 
 impl Call<'_> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use boring::base64::encode_block;
 use boring::error::ErrorStack;
 use boring::sha::sha1;
+use hsmux_edge::access_log::AccessRecord;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::ext::Protocol;
@@ -106,7 +107,7 @@ impl UpgradeRequest {
         } else {
             ask(answer.headers_mut(), self.protocol);
         }
-        join(call, self.client, backend);
+        join(call, answer.status(), self.client, backend);
         answer.map(|_| Empty::new().map_err(|never| match never {}).boxed_unsync())
     }
 }
@@ -118,18 +119,28 @@ fn ask(headers: &mut HeaderMap, protocol: HeaderValue) {
 }
 
 /// Joins both connections. Meanwhile the client keeps its slot, and is not idle.
-fn join(call: &Call<'_>, client: OnUpgrade, backend: OnUpgrade) {
+fn join(call: &Call<'_>, status: StatusCode, client: OnUpgrade, backend: OnUpgrade) {
     let held = (
         call.guard.clone(),
         call.idle_timer.begin_work(),
         call.request.lock().take(),
     );
+    // The request ends with the tunnel.
+    let mut record = call.record.lock().take();
+    if let Some(record) = &mut record {
+        record.answered(status);
+    }
+    let transfer = record.as_ref().map(|record| Arc::clone(record.transfer()));
+    let transfer = transfer.unwrap_or_default();
     let app = Arc::clone(call.app);
     tokio::spawn(async move {
         let held = held;
+        let mut record = record;
         if let (Ok(client), Ok(backend)) = (client.await, backend.await) {
             tokio::select! {
-                () = relay(&app, TokioIo::new(client), TokioIo::new(backend)) => {}
+                () = relay(&app, TokioIo::new(client), TokioIo::new(backend), &transfer) => {
+                    record.iter_mut().for_each(AccessRecord::complete);
+                }
                 () = held.0.until_refused(&app) => {}
             }
         }

@@ -12,10 +12,12 @@ pub use challenge::ReportedErrors;
 
 use std::convert::Infallible;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hsmux_config::{Acme, GatewaySection};
+use hsmux_edge::access_log::RecordedBody;
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, HeaderValue};
 use hyper::server::conn::http1;
@@ -27,6 +29,7 @@ use tokio::time::timeout;
 use tokio_io_timeout::TimeoutStream;
 
 use crate::acceptor::Accepted;
+use crate::access::{self, AccessClient};
 use crate::app_state::AppState;
 use crate::http::{Answer, HTTP, Host, text};
 use crate::metrics::{PlainAnswer, RefusalReason};
@@ -57,7 +60,12 @@ pub fn check(section: &GatewaySection) -> Result<(), String> {
 
 /// Answers the one request of a connection.
 pub async fn serve(app: &AppState, accepted: Accepted) -> Result<(), RefusalReason> {
-    let Accepted { stream, guard, .. } = accepted;
+    let Accepted {
+        stream,
+        from,
+        guard,
+    } = accepted;
+    let client = Arc::new(AccessClient::of(from));
     let patience = app.section.idle_timeout;
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(patience));
@@ -66,7 +74,11 @@ pub async fn serve(app: &AppState, accepted: Accepted) -> Result<(), RefusalReas
     let service = service_fn(|request| {
         asked.store(true, Ordering::Relaxed);
         guard.activity.mark_busy();
-        async { Ok::<_, Infallible>(answer(app, request).await) }
+        let record = access::of_request(app, &client, &request);
+        async move {
+            let answer = answer(app, request).await;
+            Ok::<_, Infallible>(RecordedBody::answer(answer, record))
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -1,6 +1,7 @@
 //! The broker over real tokens, as its clients see it.
 
 mod access;
+mod access_log;
 mod audit;
 mod audit_full;
 mod batch;

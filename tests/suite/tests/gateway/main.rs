@@ -1,6 +1,8 @@
 //! The gateway over real tokens, tested by TLS clients.
 
 mod abandoned_handshakes;
+mod access_log;
+mod access_log_file;
 mod acme;
 mod audit;
 mod authority;

@@ -16,10 +16,10 @@ use crate::hosts::say;
 use crate::rig::{BOTH, Gateway};
 
 /// `:status 200` (RFC 7541, appendix A).
-const AGREED: u8 = 0x88;
+pub const AGREED: u8 = 0x88;
 
 /// Accepts a WebSocket (RFC 6455, section 4.2.2), reads five bytes and passes them to `say`.
-fn websocket(mut stream: TcpStream, say: impl Fn(&mut TcpStream, [u8; 5])) {
+pub fn websocket(mut stream: TcpStream, say: impl Fn(&mut TcpStream, [u8; 5])) {
     let mut reader = BufReader::new(stream.try_clone().expect("a copy"));
     let mut text = String::new();
     while reader.read_line(&mut text).is_ok_and(|length| length > 2) {}
@@ -48,11 +48,12 @@ fn websocket(mut stream: TcpStream, say: impl Fn(&mut TcpStream, [u8; 5])) {
 }
 
 /// Sends the word twice.
-fn twice(stream: &mut TcpStream, word: [u8; 5]) {
+pub fn twice(stream: &mut TcpStream, word: [u8; 5]) {
     stream.write_all(&[word, word].concat()).expect("a client");
 }
 
-const ASK: &str = "GET /chat HTTP/1.1\r\nHost: a.test\r\nConnection: keep-alive, Upgrade\r\n\
+/// Asks for a WebSocket, and sends a word.
+pub const ASK: &str = "GET /chat HTTP/1.1\r\nHost: a.test\r\nConnection: keep-alive, Upgrade\r\n\
     Upgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
     Sec-WebSocket-Version: 13\r\n\r\nhello";
 
