@@ -199,6 +199,7 @@ impl Direct {
         let mut ready = Vec::with_capacity(EVENTS);
         let mut round = Round::default();
         let mut busy_poll = BusyPoll::new();
+        let mut asker = None;
         let [mut kept, mut rest]: [Option<Instant>; 2] = [None; 2];
         while !self.stopping.load(Ordering::Acquire) {
             events.clear();
@@ -219,8 +220,9 @@ impl Direct {
                 self.hear(turn, &mut round);
                 if !round.operations.is_empty() {
                     let last = self.run(&mut round, token, supervisor);
-                    // Of several programs one has asked by now.
-                    let next = last.filter(|_| self.open() == 1);
+                    let before = std::mem::replace(&mut asker, round.only_reader());
+                    // If several connections take turns, one of them has asked by now.
+                    let next = last.filter(|_| asker.is_some() && asker == before);
                     kept = next.and_then(|last| token.make_ready(&last)).or(kept);
                     rest = supervisor.end(round.served());
                     served = true;
@@ -372,6 +374,14 @@ impl Default for Round {
 }
 
 impl Round {
+    /// The connection that has asked, if it is one.
+    fn only_reader(&self) -> Option<u64> {
+        match self.readers[..] {
+            [number] => Some(number),
+            _ => None,
+        }
+    }
+
     /// How many there were; they are forgotten.
     fn served(&mut self) -> u64 {
         self.operations.clear();

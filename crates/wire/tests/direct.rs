@@ -279,3 +279,40 @@ fn many_connections_of_one_user_have_as_many_turns_as_one_of_another() {
     assert_eq!(of_many, (1..=20).collect::<Vec<_>>());
     workers.stop();
 }
+
+/// Says which operations it is to prepare others like.
+struct Preparing(mpsc::Sender<Vec<u8>>);
+
+impl Token for Preparing {
+    fn info(&self) -> Arc<TokenInfo> {
+        Arc::default()
+    }
+
+    fn objects(&self) -> Result<Arc<Snapshot>> {
+        Echo.objects()
+    }
+
+    fn submit(&self, batch: Batch) {
+        Echo.submit(batch);
+    }
+
+    fn make_ready(&self, like: &Operation) -> Option<Instant> {
+        let (_, _, _, data) = like.key_use()?;
+        self.0.send(data.to_vec()).unwrap();
+        None
+    }
+}
+
+/// The gateway opens several, and with few clients uses one.
+#[test]
+fn the_next_use_of_a_connection_that_alone_asks_is_prepared() {
+    let (sender, prepared) = mpsc::channel();
+    let workers = Workers::of([Arc::new(Preparing(sender)) as Arc<dyn Token>]);
+    let mut connections = [1, 2].map(|number| workers.connect(number));
+    for (connection, data) in [(0, b"1"), (0, b"2"), (1, b"3"), (0, b"4"), (0, b"5")] {
+        ask(&mut connections[connection], data);
+    }
+    workers.stop();
+    let prepared: Vec<_> = prepared.try_iter().collect();
+    assert_eq!(prepared, [b"2", b"5"]);
+}
