@@ -260,6 +260,6 @@ mod tests {
         let error = of(&["10.0.0.1"], None).unwrap_err().to_string();
         assert!(error.contains("--health-port"), "{error}");
         let error = of(&[], None).unwrap_err().to_string();
-        assert!(error.contains("name the hosts"), "{error}");
+        assert!(error.contains("hsmux haproxy config HOST"), "{error}");
     }
 }
