@@ -201,7 +201,12 @@ impl ServiceLink {
 
     fn receive(&self) -> io::Result<(Packet, Option<OwnedFd>)> {
         let mut bytes = [0; LONGEST];
-        let (read, mut descriptors) = receive(&self.0, &mut bytes)?;
+        let received = receive(&self.0, &mut bytes);
+        let (read, mut descriptors) = received.map_err(|error| match error.kind() {
+            // The other end has gone, and has left packets unread (unix(7)).
+            io::ErrorKind::ConnectionReset => io::ErrorKind::UnexpectedEof.into(),
+            _ => error,
+        })?;
         let packet = minicbor::decode(&bytes[..read]);
         let packet = packet.map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
         match descriptors.len() {
@@ -270,6 +275,15 @@ mod tests {
         let heard = service.hear().unwrap();
         assert!(matches!(heard, ToService::Configuration(text) if text == long));
         assert!(matches!(service.hear().unwrap(), ToService::StopListening));
+        drop(daemon);
+        let end = service.hear().unwrap_err();
+        assert_eq!(end.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn the_end_is_the_same_with_packets_that_were_not_read() {
+        let (daemon, service) = pair();
+        service.report(FromService::Ready).unwrap();
         drop(daemon);
         let end = service.hear().unwrap_err();
         assert_eq!(end.kind(), io::ErrorKind::UnexpectedEof);
