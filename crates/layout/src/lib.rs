@@ -57,13 +57,17 @@ impl Column {
     }
 }
 
-/// A table of this width without its empty columns, or records if it does not fit.
+/// A table of this width without its empty columns, or records if it does not fit. The cells that a row lacks are empty.
 pub fn table(
     columns: &[Column],
     rows: impl IntoIterator<Item = impl IntoIterator<Item = String>>,
     width: usize,
 ) -> String {
-    let cells = |row: Vec<String>| row.iter().map(|cell| printable(cell)).collect();
+    let cells = |row: Vec<String>| {
+        let mut cells: Vec<_> = row.iter().map(|cell| printable(cell)).collect();
+        cells.resize(columns.len(), String::new());
+        cells
+    };
     let rows: Vec<Vec<String>> = rows
         .into_iter()
         .map(|row| cells(row.into_iter().collect()))

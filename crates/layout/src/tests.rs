@@ -122,3 +122,27 @@ fn paragraphs_are_broken_between_words() {
     let lengths: Vec<usize> = text.lines().map(str::len).collect();
     assert_eq!(lengths, [79, 39, 90]);
 }
+
+#[test]
+fn a_short_row_ends_with_empty_cells() {
+    let columns = [
+        Column::whole("SERIAL"),
+        Column::prose("PIN"),
+        Column::whole("KEYS"),
+    ];
+    let rows = [
+        vec!["c1", "3 tries left", "2"],
+        vec!["c2", "fails, see below"],
+    ];
+    let rows = rows.map(|row| row.into_iter().map(str::to_owned).collect::<Vec<_>>());
+    let expected = "\
+SERIAL  PIN               KEYS
+c1      3 tries left      2
+c2      fails, see below";
+    assert_eq!(table(&columns, rows.clone(), 80), expected);
+    let records = table(&columns, rows, 20);
+    assert!(
+        records.ends_with("PIN     fails, see\n        below"),
+        "{records}"
+    );
+}
