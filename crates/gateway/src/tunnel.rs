@@ -39,8 +39,9 @@ async fn connect(
     client: &TlsClient,
     record: &mut Access,
 ) -> Result<BackendStream, RefusalReason> {
-    let (served, since) = (&client.served, Instant::now());
+    let served = &client.served;
     for backend in served.backends.in_turn() {
+        let since = Instant::now();
         let patience = served.site.backend_timeout;
         let connected = backend.connect(patience, &app.files).await;
         if let Some(record) = record {

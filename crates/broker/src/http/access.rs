@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use axum::extract::Request;
-use axum::http::Uri;
 use hsmux_edge::access_log::{AccessDetails, AccessLog, AccessRecord, JsonLine};
 
 use super::Peer;
@@ -17,6 +16,8 @@ pub type Access = Option<AccessRecord<RequestDetails>>;
 /// What is known of a request besides its head.
 pub struct RequestDetails {
     peer: Arc<Peer>,
+    /// `-` for a path that is none.
+    route: &'static str,
     found: Arc<RequestFacts>,
 }
 
@@ -36,6 +37,7 @@ pub fn begin<B>(log: &Arc<AccessLog>, peer: &Arc<Peer>, request: &mut Request<B>
     let found = Arc::<RequestFacts>::default();
     let record = log.request(request, || RequestDetails {
         peer: Arc::clone(peer),
+        route: openapi::route(request.uri().path()).unwrap_or("-"),
         found: Arc::clone(&found),
     })?;
     request.extensions_mut().insert(found);
@@ -54,12 +56,11 @@ impl AccessDetails for RequestDetails {
     }
 
     /// The route: clients may write a PIN into a URI of a key, and what they like into other paths.
-    fn path<'a>(&'a self, uri: &'a Uri) -> Cow<'a, str> {
-        let route = openapi::route(uri.path()).unwrap_or("-");
-        match self.found.key.get() {
-            Some(key) => route.replace("{name}", key).into(),
-            None => route.into(),
-        }
+    fn path(&self) -> Option<Cow<'_, str>> {
+        Some(match self.found.key.get() {
+            Some(key) => self.route.replace("{name}", key).into(),
+            None => self.route.into(),
+        })
     }
 
     fn add_to(&self, line: &mut JsonLine) {

@@ -33,13 +33,14 @@ pub fn write<D: AccessDetails>(record: &AccessRecord<D>) -> String {
     let _ = write!(line, " [{day}/{month}/{year}:{clock} +0000] \"");
     let (mut referer, mut agent) = (&b""[..], &b""[..]);
     if let Some(head) = &record.head {
-        quoted(&mut line, head.method.as_str().as_bytes(), LONGEST_NAME);
+        quoted(&mut line, &head.method, LONGEST_NAME);
         line.push(' ');
-        let path = record.details.path(&head.uri);
-        word(&mut line, path.as_bytes(), LONGEST_PATH);
+        let path = record.details.path();
+        let path = path.as_ref().map_or(&head.path[..], |path| path.as_bytes());
+        word(&mut line, path, LONGEST_PATH);
         line.push(' ');
-        line.push_str(head.protocol());
-        (referer, agent) = (head.referer(), head.user_agent());
+        line.push_str(head.protocol);
+        (referer, agent) = (&head.referer, &head.user_agent);
     } else {
         line.push('-');
     }

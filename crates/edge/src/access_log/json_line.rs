@@ -26,11 +26,12 @@ pub fn write<D: AccessDetails>(record: &AccessRecord<D>) -> String {
         None => line.text("client", super::record::UNIX),
     }
     if let Some(head) = &record.head {
-        line.text("method", head.method.as_str());
-        line.bounded("host", head.host(), LONGEST_FIELD);
-        let path = record.details.path(&head.uri);
-        line.bounded("path", path.as_bytes(), super::record::LONGEST_PATH);
-        line.text("protocol", head.protocol());
+        line.bounded("method", &head.method, super::record::LONGEST_NAME);
+        line.bounded("host", &head.host, LONGEST_FIELD);
+        let path = record.details.path();
+        let path = path.as_ref().map_or(&head.path[..], |path| path.as_bytes());
+        line.bounded("path", path, super::record::LONGEST_PATH);
+        line.text("protocol", head.protocol);
     }
     line.number("status", record.status().into());
     line.number("sent", record.transfer.sent());
@@ -41,10 +42,7 @@ pub fn write<D: AccessDetails>(record: &AccessRecord<D>) -> String {
     }
     record.details.add_to(&mut line);
     if let Some(head) = &record.head {
-        for (name, value) in [
-            ("referer", head.referer()),
-            ("user_agent", head.user_agent()),
-        ] {
+        for (name, value) in [("referer", &head.referer), ("user_agent", &head.user_agent)] {
             if !value.is_empty() {
                 line.bounded(name, value, LONGEST_FIELD);
             }

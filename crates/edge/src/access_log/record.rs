@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use hyper::header::{HOST, HeaderValue, REFERER, USER_AGENT};
 use hyper::http::uri::{Authority, PathAndQuery};
-use hyper::{Method, Request, StatusCode, Uri, Version};
+use hyper::{Request, StatusCode, Version};
 
 use super::{AccessLog, JsonLine};
 
@@ -38,12 +38,9 @@ pub trait AccessDetails {
     /// The authenticated client.
     fn user(&self) -> Option<&str>;
 
-    /// The path as it is logged, without secrets. By default it has the query. A request for CONNECT may have only an
-    /// authority.
-    fn path<'a>(&'a self, uri: &'a Uri) -> Cow<'a, str> {
-        let path = uri.path_and_query().map(PathAndQuery::as_str);
-        let authority = || uri.authority().map(Authority::as_str);
-        path.or_else(authority).unwrap_or_default().into()
+    /// The path as it is logged, without secrets. By default it is the client's, with the query.
+    fn path(&self) -> Option<Cow<'_, str>> {
+        None
     }
 
     /// Adds fields to a JSON line.
@@ -70,14 +67,17 @@ pub struct Transfer {
     received: AtomicU64,
 }
 
-/// The parts of a request that are logged. Copies share the memory of the request.
+/// The parts of a request that are logged: short copies. A clone of a header would keep the whole head in memory until
+/// the client has taken its answer.
 pub(super) struct RequestHead {
-    pub method: Method,
-    pub uri: Uri,
-    version: Version,
-    host: Option<HeaderValue>,
-    referer: Option<HeaderValue>,
-    user_agent: Option<HeaderValue>,
+    pub method: Vec<u8>,
+    /// The path with the query. A request for CONNECT may have only an authority.
+    pub path: Vec<u8>,
+    pub protocol: &'static str,
+    /// As the client has written it.
+    pub host: Vec<u8>,
+    pub referer: Vec<u8>,
+    pub user_agent: Vec<u8>,
 }
 
 impl<D: AccessDetails> AccessRecord<D> {
@@ -152,43 +152,54 @@ impl Transfer {
 
 impl RequestHead {
     pub fn of<B>(request: &Request<B>, logs_referer: bool) -> Self {
-        let field = |name| request.headers().get(name).cloned();
+        let uri = request.uri();
+        let path = uri.path_and_query().map(PathAndQuery::as_str);
+        let authority = uri.authority().map(Authority::as_str);
+        let field = |name| request.headers().get(name).map(HeaderValue::as_bytes);
+        let referer = field(REFERER).filter(|_| logs_referer);
+        let host = field(HOST).or(authority.map(str::as_bytes));
+        let path = path.or(authority).map(str::as_bytes);
         Self {
-            method: request.method().clone(),
-            uri: request.uri().clone(),
-            version: request.version(),
-            host: field(HOST),
-            referer: logs_referer.then(|| field(REFERER)).flatten(),
-            user_agent: field(USER_AGENT),
+            method: cut(Some(request.method().as_str().as_bytes()), LONGEST_NAME),
+            path: cut(path, LONGEST_PATH),
+            protocol: match request.version() {
+                Version::HTTP_10 => "HTTP/1.0",
+                Version::HTTP_2 => "HTTP/2.0",
+                _ => "HTTP/1.1",
+            },
+            host: cut(host, LONGEST_FIELD),
+            referer: cut(referer, LONGEST_FIELD),
+            user_agent: cut(field(USER_AGENT), LONGEST_FIELD),
         }
-    }
-
-    /// The host as the client has written it.
-    pub fn host(&self) -> &[u8] {
-        let authority = self.uri.authority().map(Authority::as_str);
-        match &self.host {
-            Some(field) => field.as_bytes(),
-            None => authority.unwrap_or_default().as_bytes(),
-        }
-    }
-
-    pub fn protocol(&self) -> &'static str {
-        match self.version {
-            Version::HTTP_10 => "HTTP/1.0",
-            Version::HTTP_2 => "HTTP/2.0",
-            _ => "HTTP/1.1",
-        }
-    }
-
-    pub fn referer(&self) -> &[u8] {
-        bytes(self.referer.as_ref())
-    }
-
-    pub fn user_agent(&self) -> &[u8] {
-        bytes(self.user_agent.as_ref())
     }
 }
 
-fn bytes(value: Option<&HeaderValue>) -> &[u8] {
-    value.map_or(b"", HeaderValue::as_bytes)
+/// A copy of at most `most` bytes, and one more that shows that there were others.
+fn cut(value: Option<&[u8]>, most: usize) -> Vec<u8> {
+    let value = value.unwrap_or_default();
+    value[..value.len().min(most + 1)].to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_head_there_are_short_copies() {
+        let long = "x".repeat(1 << 16);
+        let request = Request::builder()
+            .method(long.as_str())
+            .uri(format!("/{}", &long[..1 << 15]))
+            .header(HOST, &long)
+            .header(REFERER, &long)
+            .header(USER_AGENT, &long)
+            .body(())
+            .unwrap();
+        let head = RequestHead::of(&request, true);
+        assert_eq!(head.method.len(), LONGEST_NAME + 1);
+        assert_eq!(head.path.len(), LONGEST_PATH + 1);
+        for field in [head.host, head.referer, head.user_agent] {
+            assert_eq!(field.len(), LONGEST_FIELD + 1);
+        }
+    }
 }

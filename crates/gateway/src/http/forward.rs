@@ -164,8 +164,9 @@ async fn ask(
     call: &Call<'_>,
     mut request: Request<RequestBody>,
 ) -> Result<Response<ResponseBody>, Answer> {
-    let (patience, since) = (call.served.site.backend_timeout, Instant::now());
+    let patience = call.served.site.backend_timeout;
     for backend in call.served.backends.in_turn() {
+        let since = Instant::now();
         let exchanged = backend.exchange(request, patience, &call.app.files).await;
         if let Some(record) = &mut *call.record.lock() {
             record.details.used(backend, since);
