@@ -100,11 +100,9 @@ pub fn taken_over(old: &Config, new: &Config) -> Vec<String> {
     if let (Some(old), Some(new)) = (&old.broker, &new.broker) {
         say(old.policies != new.policies, "[[policy]] changed");
         say(old.limits != new.limits, "[[limit]] changed");
-        let others = |of: &BrokerSection| {
-            let (tls, jwt) = (of.tls.clone(), of.jwt.clone());
-            (tls, jwt, of.metrics, of.access_log.clone())
-        };
-        say(others(old) != others(new), "[broker] changed");
+        let others = (&old.tls, &old.jwt, old.metrics, &old.access_log)
+            != (&new.tls, &new.jwt, new.metrics, &new.access_log);
+        say(others, "[broker] changed");
     }
     let identity = |config: &Config| config.node.as_ref().map(|node| node.identity.clone());
     say(identity(old) != identity(new), "[node] changed");
