@@ -5,14 +5,13 @@ use std::fs;
 use hsmux_suite::{Process, source};
 
 use crate::balancer::haproxy;
+use crate::doc_blocks::block;
 use crate::gateway_restarts::{kill_and_start, stop_and_start, stop_for_long};
 use crate::rig::Gateway;
 
 /// The `haproxy` block of that page: lines of a backend.
 fn of_the_page() -> String {
-    let page = fs::read_to_string(source().join("docs/gateway.md")).unwrap();
-    let (_, block) = page.split_once("```haproxy\n").expect("the block");
-    let (block, _) = block.split_once("```").expect("its end");
+    let block = block("Behind haproxy", "haproxy");
     let lines = block.lines().filter(|line| line.starts_with("    "));
     lines.map(|line| line.to_owned() + "\n").collect()
 }

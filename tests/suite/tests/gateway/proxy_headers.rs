@@ -13,15 +13,28 @@ use crate::rig::{ASK, BOTH, FOLDER, Gateway};
 use crate::unused_signatures::from;
 
 /// A server that answers each request with the addresses in the PROXY header.
-struct Server {
+pub struct Server {
     name: &'static str,
-    port: u16,
+    pub port: u16,
     _process: Process,
 }
 
 impl Server {
+    /// Starts nginx with the `server` for a port.
+    pub fn nginx(folder: &Path, server: impl Fn(u16) -> String) -> Self {
+        let run = format!("-p {} -e stderr -c nginx.conf", folder.display());
+        Self::start(folder, "nginx", &run, |port| around_nginx(&server(port)))
+    }
+
+    /// Starts haproxy with the sections for a port.
+    pub fn haproxy(folder: &Path, sections: impl Fn(u16) -> String) -> Self {
+        Self::start(folder, "haproxy", "-db -f haproxy.conf", |port| {
+            format!("{HAPROXY_DEFAULTS}{}", sections(port))
+        })
+    }
+
     /// Starts a program with arguments, and a configuration for a port.
-    fn start(folder: &Path, name: &'static str, run: &str, config: fn(u16) -> String) -> Self {
+    fn start(folder: &Path, name: &'static str, run: &str, config: impl Fn(u16) -> String) -> Self {
         let start = |port| {
             fs::write(folder.join(format!("{name}.conf")), config(port)).expect("a configuration");
             Process::start(name, folder, Run::new(name).dir(folder).args(run))
@@ -41,34 +54,42 @@ impl Server {
     }
 }
 
-fn nginx(port: u16) -> String {
-    let [client, server] =
-        ["", "server_"].map(|of| format!("$proxy_protocol_{of}addr $proxy_protocol_{of}port"));
+/// A configuration of nginx with this `server`, in the folder of the process. It logs requests to `access.log`.
+fn around_nginx(server: &str) -> String {
     format!(
         "daemon off; master_process off; user root; pid nginx.pid; error_log stderr;\n\
          events {{}}\n\
          http {{\n\
          client_body_temp_path temp; proxy_temp_path temp; fastcgi_temp_path temp;\n\
-         uwsgi_temp_path temp; scgi_temp_path temp; access_log off; default_type text/plain;\n\
-         server {{ listen 127.0.0.1:{port} proxy_protocol; return 200 \"from {client} to {server}.\"; }}\n\
+         uwsgi_temp_path temp; scgi_temp_path temp; access_log access.log; default_type text/plain;\n\
+         {server}\n\
          }}\n"
+    )
+}
+
+const HAPROXY_DEFAULTS: &str =
+    "defaults\n  mode http\n  timeout client 60s\n  timeout connect 60s\n  timeout server 60s\n";
+
+fn nginx(port: u16) -> String {
+    let [client, server] =
+        ["", "server_"].map(|of| format!("$proxy_protocol_{of}addr $proxy_protocol_{of}port"));
+    format!(
+        "server {{ listen 127.0.0.1:{port} proxy_protocol; return 200 \"from {client} to {server}.\"; }}"
     )
 }
 
 fn haproxy(port: u16) -> String {
     format!(
-        "defaults\n  mode http\n  timeout client 60s\n\
-         frontend told\n  bind 127.0.0.1:{port} accept-proxy\n  http-request return status 200 \
+        "frontend told\n  bind 127.0.0.1:{port} accept-proxy\n  http-request return status 200 \
          content-type text/plain lf-string \"from %[src] %[src_port] to %[dst] %[dst_port].\"\n"
     )
 }
 
 /// Both servers, in a folder.
 fn servers(folder: &Path) -> [Server; 2] {
-    let prefix = format!("-p {} -e stderr -c nginx.conf", folder.display());
     [
-        Server::start(folder, "nginx", &prefix, nginx),
-        Server::start(folder, "haproxy", "-db -f haproxy.conf", haproxy),
+        Server::nginx(folder, nginx),
+        Server::haproxy(folder, haproxy),
     ]
 }
 
