@@ -31,12 +31,30 @@ pub const SUITES: &str = "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA
 /// Codes of those that need an EC key.
 const ECDSA_SUITES: [[u8; 2]; 3] = [[0xc0, 0x2b], [0xc0, 0x2c], [0xcc, 0xa9]];
 
+/// Codes of a certificate's curve.
+struct CertificateCurve {
+    /// As a group.
+    group: [u8; 2],
+    /// The signature algorithm of TLS 1.3.
+    algorithm: [u8; 2],
+}
+
+const P256: CertificateCurve = CertificateCurve {
+    group: [0x00, 0x17],
+    algorithm: [0x04, 0x03],
+};
+
+const P384: CertificateCurve = CertificateCurve {
+    group: [0x00, 0x18],
+    algorithm: [0x05, 0x03],
+};
+
 /// A certificate with its context of TLS.
 pub struct CertificateContext {
     context: SslContext,
     ability: Ability,
-    /// The signature algorithm of TLS 1.3 for its curve.
-    ecdsa: Option<[u8; 2]>,
+    /// The curve of its key, if that is EC.
+    curve: Option<CertificateCurve>,
     /// Signs for it, if its key is in the pool.
     signer: Option<Signer>,
     ocsp: Option<Vec<u8>>,
@@ -148,14 +166,14 @@ impl CertificateContext {
         if let Some(clients) = &site.clients {
             set_up_client_ca(&mut context, clients)?;
         }
-        let ecdsa = ability.ec.then(|| match credential.public.bits() {
-            256 => [0x04, 0x03],
-            _ => [0x05, 0x03],
+        let curve = ability.ec.then(|| match credential.public.bits() {
+            256 => P256,
+            _ => P384,
         });
         Ok(Self {
             context: context.build(),
             ability,
-            ecdsa,
+            curve,
             signer,
             ocsp: credential.ocsp.clone(),
         })
@@ -168,15 +186,20 @@ impl CertificateContext {
 
     /// Whether the client can verify it.
     pub fn suits(&self, hello: &ClientHello<'_>) -> bool {
-        let Some(ecdsa) = self.ecdsa else { return true };
+        let Some(curve) = &self.curve else {
+            return true;
+        };
         let tls13 = has(hello, ExtensionType::SUPPORTED_VERSIONS, 1, [0x03, 0x04]);
-        // In TLS 1.2 neither the curve nor the hash matters.
+        let signs = |curve: &CertificateCurve| {
+            let algorithms = ExtensionType::SIGNATURE_ALGORITHMS;
+            has(hello, algorithms, 2, curve.algorithm)
+        };
+        // In TLS 1.2 the hash does not matter, and the curve has to be among the groups (RFC 8422, section 5.1).
         let verifies = if tls13 {
-            has(hello, ExtensionType::SIGNATURE_ALGORITHMS, 2, ecdsa)
+            signs(curve)
         } else {
-            let ours = [[0x04, 0x03], [0x05, 0x03]];
-            ours.iter()
-                .any(|one| has(hello, ExtensionType::SIGNATURE_ALGORITHMS, 2, *one))
+            let knows_curve = has(hello, ExtensionType::SUPPORTED_GROUPS, 2, curve.group);
+            knows_curve && [P256, P384].iter().any(signs)
         };
         let suites = || hello.ciphers().chunks_exact(2);
         verifies && (tls13 || suites().any(|suite| ECDSA_SUITES.iter().any(|one| one == suite)))
