@@ -30,6 +30,7 @@ mod hosts;
 mod http2_backends;
 mod http_messages;
 mod idle_connections;
+mod key_agreement;
 mod key_types;
 mod lost_tokens;
 mod many_backends;

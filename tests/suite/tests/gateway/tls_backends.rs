@@ -5,7 +5,7 @@ use std::io::{BufReader, Write};
 use std::net::TcpStream;
 use std::path::Path;
 
-use boring::ssl::{NameType, SslAcceptor, SslFiletype, SslMethod};
+use boring::ssl::{NameType, SslAcceptor, SslFiletype, SslMethod, SslRef};
 use hsmux_suite::{Nginx, PATIENCE, Run, until};
 
 use crate::backends::{backend, head, in_front_of};
@@ -45,6 +45,17 @@ pub fn certify(folder: &Path, name: &str) {
 
 /// Answers the only request of each connection with the server name of the handshake.
 fn says_its_name(folder: &Path) -> impl Fn(TcpStream) + Send + Sync + 'static {
+    answers(folder, |ssl| {
+        let name = ssl.servername(NameType::HOST_NAME);
+        format!("for {}.", name.unwrap_or("nobody"))
+    })
+}
+
+/// Answers the only request of each connection with a text about its handshake.
+pub fn answers(
+    folder: &Path,
+    text: impl Fn(&SslRef) -> String + Send + Sync + 'static,
+) -> impl Fn(TcpStream) + Send + Sync + 'static {
     let mut tls = SslAcceptor::mozilla_intermediate_v5(SslMethod::tls()).expect("TLS");
     let [certificate, key] = ["cert.pem", "key.pem"].map(|name| folder.join(name));
     tls.set_certificate_file(certificate, SslFiletype::PEM)
@@ -56,11 +67,10 @@ fn says_its_name(folder: &Path) -> impl Fn(TcpStream) + Send + Sync + 'static {
         let Ok(mut stream) = tls.accept(stream) else {
             return;
         };
-        let name = stream.ssl().servername(NameType::HOST_NAME);
-        let name = format!("for {}.", name.unwrap_or("nobody"));
+        let text = text(stream.ssl());
         head(&mut BufReader::new(&mut stream));
         let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length";
-        write!(stream, "{head}: {}\r\n\r\n{name}", name.len()).expect("the gateway");
+        write!(stream, "{head}: {}\r\n\r\n{text}", text.len()).expect("the gateway");
         let _ = stream.shutdown();
     }
 }
