@@ -1,6 +1,6 @@
 //! Backends: web servers, and any protocol in TLS.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, mpsc};
@@ -12,6 +12,7 @@ use rustix::net::sockopt::set_socket_reuseaddr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
 use rustix::process::Signal;
 
+use crate::first_answer::connect;
 use crate::rig::{BOTH, Gateway};
 
 /// Serves every connection on a new port with a function, until the test ends.
@@ -261,5 +262,33 @@ fn a_request_under_way_at_the_end_is_answered() {
         go.send(()).expect("the backend");
         client.join().expect("a client").says("late");
     });
+    gateway.rig.stop();
+}
+
+/// The gateway does not see where a request of a `tcp://` connection ends.
+#[test]
+fn an_open_tcp_connection_is_cut_after_the_drain_timeout() {
+    let address = backend(|mut stream| {
+        let mut reader = stream.try_clone().expect("a copy");
+        let _ = io::copy(&mut reader, &mut stream);
+    });
+    let site = format!("[[site]]\n{BOTH}\nbackend = \"tcp://{address}\"");
+    let lines = "drain_timeout = \"5s\"";
+    let mut gateway = Gateway::start(Gateway::prepare(), lines, &site);
+    let mut client = connect(&gateway);
+    let mut echo = || {
+        client.write_all(b"ping").expect("the gateway");
+        client.read_exact(&mut [0; 4]).expect("an echo");
+    };
+    echo();
+    let daemon = gateway.rig.daemon.as_ref().expect("a daemon");
+    daemon.signal(Signal::TERM);
+    until("no more connections", PATIENCE, || {
+        TcpStream::connect(&gateway.address).err()
+    });
+    echo();
+    let end = client.read(&mut [0]).map_err(|error| error.kind());
+    let is_cut = !matches!(end, Ok(1) | Err(ErrorKind::WouldBlock));
+    assert!(is_cut, "{end:?}");
     gateway.rig.stop();
 }

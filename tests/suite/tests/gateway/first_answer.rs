@@ -14,7 +14,7 @@ use crate::rig::{ASK, BOTH, FOLDER, Gateway};
 const DELAYED: Duration = Duration::from_millis(40);
 
 /// A connection with default options.
-fn connect(gateway: &Gateway) -> SslStream<TcpStream> {
+pub fn connect(gateway: &Gateway) -> SslStream<TcpStream> {
     let mut connector = SslConnector::builder(SslMethod::tls()).expect("a context");
     connector.set_verify(SslVerifyMode::NONE);
     let stream = TcpStream::connect(&gateway.address).expect("a connection");
