@@ -49,6 +49,9 @@ pub struct WriteBatch {
     pub last: bool,
 }
 
+/// Learns that the trail begins or ceases to admit.
+pub type Observer = Box<dyn Fn() + Send + Sync>;
+
 /// Shared by the trail and its writer.
 pub struct Queue {
     inner: Mutex<QueueState>,
@@ -62,6 +65,7 @@ pub struct Queue {
     gap: Mutex<Option<LostLines>>,
     lost: AtomicU64,
     refused: AtomicU64,
+    observers: Mutex<Vec<Observer>>,
 }
 
 #[derive(Default)]
@@ -106,6 +110,26 @@ impl Queue {
             gap: Mutex::new(None),
             lost: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            observers: Mutex::default(),
+        }
+    }
+
+    /// Adds an observer.
+    pub fn observe(&self, observer: Observer) {
+        self.observers.lock().push(observer);
+    }
+
+    /// Sets whether keys are not used while the trail cannot be written.
+    pub fn set_stops(&self, stops: bool) {
+        if self.stops.swap(stops, Ordering::Relaxed) != stops {
+            self.tell_observers();
+        }
+    }
+
+    /// Informs the observers. The caller holds no lock of the queue.
+    pub fn tell_observers(&self) {
+        for observer in &*self.observers.lock() {
+            observer();
         }
     }
 
@@ -120,16 +144,18 @@ impl Queue {
         // Lines that were admitted before the queue was full still have room.
         let stops = self.stops.load(Ordering::Relaxed);
         let places = if stops { 2 * WAITING } else { WAITING };
-        if waiting >= WAITING {
-            self.trouble.store(true, Ordering::Relaxed);
-        }
+        let begins = waiting >= WAITING && !self.trouble.swap(true, Ordering::Relaxed);
         if waiting >= places && entry.fate == OnWriteError::ByPolicy {
             drop(inner);
-            return self.miss("lines came faster than they could be written", 1, 0);
+            self.miss("lines came faster than they could be written", 1, 0);
+        } else {
+            inner.urgent |= entry.ticket.is_some();
+            inner.entries.push_back(entry);
+            self.rouse(inner);
         }
-        inner.urgent |= entry.ticket.is_some();
-        inner.entries.push_back(entry);
-        self.rouse(inner);
+        if begins {
+            self.tell_observers();
+        }
     }
 
     /// Makes the writer check that the file is still in its place.
@@ -217,7 +243,9 @@ impl Queue {
         if let Some(why) = why {
             self.miss(why, 0, 0);
         }
-        self.trouble.store(why.is_some(), Ordering::Relaxed);
+        if self.trouble.swap(why.is_some(), Ordering::Relaxed) != why.is_some() {
+            self.tell_observers();
+        }
     }
 
     /// Counts lost lines and refused uses.

@@ -115,10 +115,11 @@ impl Trail {
 
     /// Applies all settings except file and state folder.
     pub fn change(&self, settings: &Settings) {
-        self.uses.store(settings.uses, Ordering::Relaxed);
         let queue = &self.shared.queue;
-        let stops = settings.on_failure == OnFailure::Stop;
-        queue.stops.store(stops, Ordering::Relaxed);
+        if self.uses.swap(settings.uses, Ordering::Relaxed) != settings.uses {
+            queue.tell_observers();
+        }
+        queue.set_stops(settings.on_failure == OnFailure::Stop);
         let checkpoint = settings.checkpoint.as_millis() as u64;
         queue.checkpoint_ms.store(checkpoint, Ordering::Relaxed);
     }
@@ -126,6 +127,12 @@ impl Trail {
     /// True if each use of a key is to be recorded. Costs one load: ask before making an [`Event`].
     pub fn wants_uses(&self) -> bool {
         self.uses.load(Ordering::Relaxed)
+    }
+
+    /// Calls `observer` whenever the trail may have begun or ceased to [admit](Self::admits), or to [want
+    /// uses](Self::wants_uses). It runs on the thread that has caused this, which may be the writer's: it must not wait.
+    pub fn observe(&self, observer: Box<dyn Fn() + Send + Sync>) {
+        self.shared.queue.observe(observer);
     }
 
     /// True if [`admit`](Self::admit) allows the use of a key now; nothing is counted.
@@ -139,15 +146,24 @@ impl Trail {
         if self.admits() {
             return Ok(());
         }
-        let problem = self.shared.problem.lock().clone();
-        let why = problem.unwrap_or_else(|| "lines come faster than they can be written".into());
+        let why = self.why_not();
         self.shared.queue.miss(&why, 0, 1);
-        let message = format!(
-            "what has to be recorded is not done while the audit trail cannot be written: {why}; make \
-             room for it, or set [audit] on_failure = \"continue\""
-        );
-        let kind = Kind::Vendor(ck::CKR_DEVICE_MEMORY);
-        Err(Error::new(Scope::Pool, kind, message))
+        Err(not_admitted(&why))
+    }
+
+    /// Why [`admit`](Self::admit) allows nothing now, if so; nothing is counted.
+    pub fn obstacle(&self) -> Option<String> {
+        (!self.admits()).then(|| self.why_not())
+    }
+
+    fn why_not(&self) -> String {
+        let problem = self.shared.problem.lock().clone();
+        problem.unwrap_or_else(|| "lines come faster than they can be written".into())
+    }
+
+    /// Counts an act that is refused, since its event cannot become a line.
+    pub fn refuse(&self, why: &str) {
+        self.shared.queue.miss(why, 0, 1);
     }
 
     /// Records an event. Never waits; a few milliseconds later it is in the file, a second later on disk.
@@ -250,6 +266,16 @@ impl Drop for Trail {
 fn not_begun(error: &Error, or: &str) -> Error {
     let message = format!("it is not begun while it cannot be recorded: {error}; fix that{or}");
     Error::new(error.scope(), error.kind(), message)
+}
+
+/// The error of [`Trail::admit`].
+pub fn not_admitted(why: &str) -> Error {
+    let message = format!(
+        "what has to be recorded is not done while the audit trail cannot be written: {why}; make \
+         room for it, or set [audit] on_failure = \"continue\""
+    );
+    let kind = Kind::Vendor(ck::CKR_DEVICE_MEMORY);
+    Error::new(Scope::Pool, kind, message)
 }
 
 /// The error of the trail's file.

@@ -284,8 +284,9 @@ impl TrailWriter {
             _ => {}
         }
         self.fails = why.is_some();
+        // Observers ask for the problem.
+        (*self.shared.problem.lock()).clone_from(&why);
         self.shared.queue.set_trouble(why.as_deref());
-        *self.shared.problem.lock() = why;
     }
 
     fn leave(&self) {

@@ -2,9 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use hsmux_audit::verify::FindingKind;
-use hsmux_audit::{OnFailure, Trail};
+use hsmux_audit::{OnFailure, Settings, Trail};
 use hsmux_token::ck;
 
 use crate::rig::{Rig, act, is_whole, key_use, remarks, until};
@@ -48,6 +51,33 @@ fn a_full_disk_stops_key_use_until_there_is_room_and_no_line_is_lost() {
     assert!(lines.iter().any(|line| line["act"] == "done"));
     assert!(!lines.iter().any(|line| line["act"] == "not done"));
     is_whole(&rig.verify(&["audit.log", "audit.log.1"]));
+}
+
+#[test]
+fn an_observer_learns_at_once_that_keys_are_not_used_and_why() {
+    let rig = Rig::new();
+    let trail = Arc::new(rig.open());
+    let (tell, told) = channel();
+    let seen = Arc::downgrade(&trail);
+    trail.observe(Box::new(move || {
+        let trail = seen.upgrade().expect("a trail");
+        tell.send((trail.wants_uses(), trail.obstacle())).unwrap();
+    }));
+    fill_the_disk(&rig, &trail);
+    let (_, why) = told.try_recv().expect("before the writer's answer");
+    let why = why.unwrap();
+    assert!(why.contains("No space left"), "{why}");
+    assert!(trail.admit().unwrap_err().to_string().contains(&why));
+    fs::remove_file(rig.path("audit.log")).unwrap();
+    let within = Duration::from_secs(30);
+    assert_eq!(told.recv_timeout(within).unwrap(), (true, None));
+    let without = Settings {
+        uses: false,
+        ..rig.settings.clone()
+    };
+    trail.change(&without);
+    trail.change(&without);
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [(false, None)]);
 }
 
 #[test]

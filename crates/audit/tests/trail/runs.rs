@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hsmux_audit::verify::{FindingKind, TrailVerdict, TrustAnchors, verify};
 use hsmux_audit::{Actor, Event, Trail};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::rig::{Rig, act, is_whole, key_use, remarks, until};
 
@@ -261,6 +261,25 @@ fn a_trail_without_its_state_begins_anew_and_says_so() {
     assert_no_panic_on(&rig.path("audit.log"));
 }
 
+/// A service that is taken over sends what makes trouble elsewhere.
+#[test]
+fn a_line_of_a_hostile_service_is_a_line_as_any_other() {
+    let rig = Rig::new();
+    let trail = rig.open();
+    let hostile = json!({
+        "act": "x\n{\"v\":1,\"seq\":2}", "outcome": "\",\"mac\":\"00\"}\n", "v": 2, "seq": 99, "mac": "00",
+        "gap": {"lost": 7}, "checkpoint": {"why": "stop"}, "seal": "00", "sig": "00", "time": "1970-01-01T00:00:00Z",
+    });
+    for _ in 0..3 {
+        let event = Event::of_service("broker", hostile.to_string().as_bytes());
+        trail.record(event.unwrap());
+    }
+    trail.commit(act("stop")).unwrap();
+    drop(trail);
+    is_whole(&rig.verify(&["audit.log"]));
+    assert_eq!(rig.lines("audit.log").len(), 6, "with two checkpoints");
+}
+
 fn assert_no_panic_on(file: &Path) {
     let report = verify(&[file.to_owned()], TrustAnchors::default(), &|_| ()).unwrap();
     assert_eq!(
@@ -277,7 +296,12 @@ fn lines_are_as_the_schema_says() {
     let trail = rig.open();
     trail.announce(act("park").outcome("begun")).unwrap();
     let client = Arc::new(Actor::client("billing", "192.0.2.7:50412"));
-    trail.record(Event::key_use(&client, "encrypt", "00ff").request("r1"));
+    let key_use = Event::key_use(&client, "encrypt", "00ff").request("r1");
+    let sent = [key_use.clone(), act("broker-key-rotate").outcome("begun")];
+    trail.record(key_use);
+    for event in sent {
+        trail.record(Event::of_service("broker", &event.to_bytes()).unwrap());
+    }
     drop(trail);
     let mut text = fs::read(rig.path("audit.log")).unwrap();
     text.extend_from_slice(b"{\"torn");
@@ -292,9 +316,11 @@ fn lines_are_as_the_schema_says() {
             .iter()
             .any(|line| line["checkpoint"]["torn"].is_object())
     );
+    let of_broker = lines.iter().filter(|line| line["service"] == "broker");
+    assert_eq!(of_broker.count(), 2);
     for line in lines.iter().filter(|line| !line.is_null()) {
         let errors: Vec<_> = validator.iter_errors(line).map(|e| e.to_string()).collect();
         assert!(errors.is_empty(), "{errors:#?}\n{line:#}");
     }
-    assert!(!validator.is_valid(&serde_json::json!({ "v": 1, "seq": 1 })));
+    assert!(!validator.is_valid(&json!({ "v": 1, "seq": 1 })));
 }
