@@ -281,7 +281,10 @@ mod tests {
             .outcome("busy");
         for event in [act, key_use] {
             let mut marked = line(&event);
-            assert!(marked.get("service").is_none(), "the daemon's own: {marked}");
+            assert!(
+                marked.get("service").is_none(),
+                "the daemon's own: {marked}"
+            );
             marked["service"] = "broker".into();
             let received = received(&event);
             assert_eq!(line(&received), marked);
@@ -303,7 +306,11 @@ mod tests {
         // The daemon's own acts cannot have the mark.
         let mut fields = Map::new();
         fields.insert("service".into(), "broker".into());
-        assert!(line(&Event::act(&client(), "x", fields)).get("service").is_none());
+        assert!(
+            line(&Event::act(&client(), "x", fields))
+                .get("service")
+                .is_none()
+        );
     }
 
     #[test]
@@ -314,7 +321,10 @@ mod tests {
             let mut event = Event::key_use(&client(), "sign", "app");
             event.time = if ahead { now + apart } else { now - apart };
             let kept = received(&event).time;
-            let [one, other] = [event.time.duration_since(kept), kept.duration_since(event.time)];
+            let [one, other] = [
+                event.time.duration_since(kept),
+                kept.duration_since(event.time),
+            ];
             one.or(other).unwrap() < Duration::from_micros(1)
         };
         assert!(at(50, false) && at(50, true));
@@ -345,7 +355,13 @@ mod tests {
         ] {
             assert!(of(&bad).is_err(), "{bad}");
         }
-        for bad in [&b""[..], b"{", b"\xff", &[b'['; 10_000], &[b' '; Event::MAX_BYTES + 1]] {
+        for bad in [
+            &b""[..],
+            b"{",
+            b"\xff",
+            &[b'['; 10_000],
+            &[b' '; Event::MAX_BYTES + 1],
+        ] {
             assert!(Event::of_service("broker", bad).is_err());
         }
         let long = json!({"act": "x", "outcome": "o".repeat(10_000)});
@@ -379,7 +395,8 @@ mod tests {
         assert_eq!(cut["cut"], true);
 
         let named = Actor::client(long(5_000), long(5_000));
-        let key_use = Event::key_use(&Arc::new(named), "sign", long(5_000)).label(Some(long(5_000)));
+        let key_use =
+            Event::key_use(&Arc::new(named), "sign", long(5_000)).label(Some(long(5_000)));
         assert!(key_use.to_bytes().len() <= Event::MAX_BYTES);
         let cut = line(&received(&key_use));
         assert_eq!(cut["call"], "sign");

@@ -243,7 +243,9 @@ impl Queue {
         if let Some(why) = why {
             self.miss(why, 0, 0);
         }
-        if self.trouble.swap(why.is_some(), Ordering::Relaxed) != why.is_some() {
+        let had_trouble = self.trouble.swap(why.is_some(), Ordering::Relaxed);
+        // It may have another reason than before.
+        if had_trouble || why.is_some() {
             self.tell_observers();
         }
     }

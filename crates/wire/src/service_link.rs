@@ -19,7 +19,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair}
 use crate::descriptors::{receive, send};
 
 /// The longest packet, in bytes.
-const LONGEST: usize = 4 << 10;
+const LONGEST: usize = 16 << 10;
 
 /// The longest configuration, in bytes.
 const LONGEST_TEXT: usize = 16 << 20;
@@ -33,6 +33,13 @@ pub enum ToService {
     Trouble(Option<String>),
     /// No new clients from now on; those that are there are served until the link ends.
     StopListening,
+    /// Whether an event is on the trail's disk.
+    Recorded {
+        /// The service's number of the event.
+        number: u64,
+        /// An error: the trail's.
+        result: Result<(), Error>,
+    },
 }
 
 /// From a service.
@@ -58,6 +65,27 @@ pub enum FromService {
         /// What to do about it.
         advice: String,
     },
+    /// An event for the daemon's audit trail.
+    Record {
+        /// Its JSON, which the daemon checks.
+        event: Vec<u8>,
+        /// How it is recorded.
+        kind: RecordKind,
+    },
+}
+
+/// How an event is recorded. Events with a number get an answer with that number ([`ToService::Recorded`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum RecordKind {
+    /// Without an answer.
+    #[n(0)]
+    Event,
+    /// Before an act, which is not done after an error.
+    #[n(1)]
+    Announce(#[n(0)] u64),
+    /// After an act.
+    #[n(2)]
+    Commit(#[n(0)] u64),
 }
 
 /// Whose requests come on a connection.
@@ -95,13 +123,32 @@ enum Packet {
     Trouble(#[n(0)] Option<String>),
     #[n(5)]
     Refused(#[n(0)] String, #[n(1)] String, #[n(2)] String),
+    #[n(7)]
+    Record(
+        #[cbor(n(0), with = "minicbor::bytes")] Vec<u8>,
+        #[n(1)] RecordKind,
+    ),
+    #[n(8)]
+    Recorded(#[n(0)] u64, #[n(1)] Option<Error>),
 }
 
 /// One end of the link.
 #[derive(Debug)]
 pub struct ServiceLink(OwnedFd);
 
+impl AsFd for ServiceLink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 impl ServiceLink {
+    /// The longest event of a service, in bytes.
+    pub const LONGEST_EVENT: usize = LONGEST - 64;
+
+    /// The most events of a service that wait for [`ToService::Recorded`].
+    pub const MOST_UNRECORDED: usize = 64;
+
     /// The daemon's end, and the one that a service finds as its standard input.
     pub fn pair() -> io::Result<(Self, OwnedFd)> {
         let (near, far) = socketpair(
@@ -132,6 +179,10 @@ impl ServiceLink {
             }
             ToService::Trouble(why) => self.send(&Packet::Trouble(why.clone()), &[]),
             ToService::StopListening => self.send(&Packet::StopListening, &[]),
+            ToService::Recorded { number, result } => {
+                let error = result.as_ref().err().cloned();
+                self.send(&Packet::Recorded(*number, error), &[])
+            }
         }
     }
 
@@ -148,7 +199,16 @@ impl ServiceLink {
                 problem,
                 advice,
             } => self.send(&Packet::Refused(from, problem, advice), &[]),
+            FromService::Record { event, kind } => self.send(&Packet::Record(event, kind), &[]),
         }
+    }
+
+    /// Gives the daemon an event. Never waits: [`io::ErrorKind::WouldBlock`] if it has no time.
+    pub fn record(&self, event: &[u8], kind: RecordKind) -> io::Result<()> {
+        self.report(FromService::Record {
+            event: event.to_vec(),
+            kind,
+        })
     }
 
     /// Waits for what the daemon says; [`io::ErrorKind::UnexpectedEof`] when it has gone.
@@ -157,19 +217,30 @@ impl ServiceLink {
             (Packet::Configuration, Some(file)) => Ok(ToService::Configuration(text(file)?)),
             (Packet::Trouble(why), None) => Ok(ToService::Trouble(why)),
             (Packet::StopListening, None) => Ok(ToService::StopListening),
+            (Packet::Recorded(number, error), None) => Ok(ToService::Recorded {
+                number,
+                result: error.map_or(Ok(()), Err),
+            }),
             _ => Err(unexpected()),
         }
     }
 
-    /// Whether the service says something within this time, or has gone.
-    pub fn wait(&self, within: Duration) -> io::Result<bool> {
-        let within = Timespec {
-            tv_sec: within.as_secs().cast_signed(),
-            tv_nsec: i64::from(within.subsec_nanos()),
-        };
-        let mut said = [PollFd::new(&self.0, PollFlags::IN)];
-        let ready = rustix::io::retry_on_intr(|| poll(&mut said, Some(&within)))?;
-        Ok(ready > 0)
+    /// Waits until the service says something or has gone, until `also` can be read, or for this time. True in the
+    /// first case.
+    pub fn wait(&self, also: BorrowedFd<'_>, within: Duration) -> io::Result<bool> {
+        let mut ends = [
+            PollFd::new(&self.0, PollFlags::IN),
+            PollFd::from_borrowed_fd(also, PollFlags::IN),
+        ];
+        poll_within(&mut ends, within)?;
+        Ok(!ends[0].revents().is_empty())
+    }
+
+    /// Waits until most of the room for packets to the other end is free, or the other end has gone. False if that
+    /// takes longer than this time.
+    pub fn wait_for_room(&self, within: Duration) -> io::Result<bool> {
+        let mut room = [PollFd::new(&self.0, PollFlags::OUT)];
+        Ok(poll_within(&mut room, within)? > 0)
     }
 
     /// Waits for what the service says; [`io::ErrorKind::UnexpectedEof`] when it has gone.
@@ -186,6 +257,7 @@ impl ServiceLink {
                 problem,
                 advice,
             }),
+            (Packet::Record(event, kind), None) => Ok(FromService::Record { event, kind }),
             _ => Err(unexpected()),
         }
     }
@@ -201,12 +273,13 @@ impl ServiceLink {
 
     fn receive(&self) -> io::Result<(Packet, Option<OwnedFd>)> {
         let mut bytes = [0; LONGEST];
-        let received = receive(&self.0, &mut bytes);
-        let (read, mut descriptors) = received.map_err(|error| match error.kind() {
-            // The other end has gone, and has left packets unread (unix(7)).
-            io::ErrorKind::ConnectionReset => io::ErrorKind::UnexpectedEof.into(),
-            _ => error,
-        })?;
+        let (read, mut descriptors) = match receive(&self.0, &mut bytes) {
+            // The other end has gone, and has left packets unread (unix(7)). Its own packets come next.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                receive(&self.0, &mut bytes)?
+            }
+            received => received?,
+        };
         let packet = minicbor::decode(&bytes[..read]);
         let packet = packet.map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
         match descriptors.len() {
@@ -214,6 +287,14 @@ impl ServiceLink {
             _ => Err(unexpected()),
         }
     }
+}
+
+fn poll_within(ends: &mut [PollFd<'_>], within: Duration) -> io::Result<usize> {
+    let within = Timespec {
+        tv_sec: within.as_secs().cast_signed(),
+        tv_nsec: i64::from(within.subsec_nanos()),
+    };
+    Ok(rustix::io::retry_on_intr(|| poll(ends, Some(&within)))?)
 }
 
 fn unexpected() -> io::Error {
@@ -250,6 +331,8 @@ fn text(file: OwnedFd) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use hsmux_token::Kind;
+
     use super::*;
 
     fn pair() -> (ServiceLink, ServiceLink) {
@@ -284,7 +367,13 @@ mod tests {
     fn the_end_is_the_same_with_packets_that_were_not_read() {
         let (daemon, service) = pair();
         service.report(FromService::Ready).unwrap();
+        for _ in 0..3 {
+            daemon.tell(&ToService::StopListening).unwrap();
+        }
         drop(daemon);
+        for _ in 0..3 {
+            assert!(matches!(service.hear().unwrap(), ToService::StopListening));
+        }
         let end = service.hear().unwrap_err();
         assert_eq!(end.kind(), io::ErrorKind::UnexpectedEof);
     }
@@ -319,12 +408,104 @@ mod tests {
         service_too.send(&Packet::StopListening, &[]).unwrap();
         service_too.send(&Packet::Connect(web1()), &[]).unwrap();
         send(&service_too.0, b"\xff", &[], SendFlags::empty()).unwrap();
-        send(&service_too.0, &[0; LONGEST + 1], &[], SendFlags::empty()).unwrap();
+        let long = vec![0; LONGEST + 1];
+        send(&service_too.0, &long, &[], SendFlags::empty()).unwrap();
         for _ in 0..4 {
             let refused = daemon_too.attend().unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::InvalidData, "{refused}");
         }
         assert!(matches!(daemon.attend().unwrap(), FromService::Ready));
+    }
+
+    #[test]
+    fn events_and_their_results_keep_their_numbers() {
+        let (daemon, service) = pair();
+        let event = vec![0xff; ServiceLink::LONGEST_EVENT];
+        for kind in [
+            RecordKind::Event,
+            RecordKind::Announce(u64::MAX),
+            RecordKind::Commit(7),
+        ] {
+            service
+                .report(FromService::Record {
+                    event: event.clone(),
+                    kind,
+                })
+                .unwrap();
+            let FromService::Record {
+                event: sent,
+                kind: asked,
+            } = daemon.attend().unwrap()
+            else {
+                panic!("something else");
+            };
+            assert_eq!((sent, asked), (event.clone(), kind));
+        }
+        let error = Error::pool(Kind::Environment, "no space");
+        let message = error.to_string();
+        for result in [Ok(()), Err(error)] {
+            let expected = result.as_ref().err().map(|_| message.clone());
+            daemon
+                .tell(&ToService::Recorded { number: 9, result })
+                .unwrap();
+            let ToService::Recorded { number: 9, result } = service.hear().unwrap() else {
+                panic!("something else");
+            };
+            assert_eq!(result.err().map(|error| error.to_string()), expected);
+        }
+        let longer = vec![0; LONGEST];
+        let kind = RecordKind::Event;
+        let refused = service.report(FromService::Record {
+            event: longer,
+            kind,
+        });
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+
+    /// An end of another version refuses a packet whose number it does not know.
+    #[test]
+    fn no_two_packets_have_one_number() {
+        let error = Error::pool(Kind::Environment, "no space");
+        let packets = [
+            Packet::Configuration,
+            Packet::StopListening,
+            Packet::Ready,
+            Packet::Failed(error.clone()),
+            Packet::Connect(web1()),
+            Packet::Refused(String::new(), String::new(), String::new()),
+            Packet::Trouble(None),
+            Packet::Record(Vec::new(), RecordKind::Event),
+            Packet::Recorded(1, Some(error)),
+        ];
+        for (number, packet) in (0..).zip(packets) {
+            let bytes = minicbor::to_vec(&packet).unwrap();
+            assert_eq!(bytes[..2], [0x82, number], "{number}");
+        }
+        let unknown = minicbor::decode::<Packet>(&[0x82, 9, 0x80]);
+        assert!(unknown.is_err_and(|error| error.is_unknown_variant()));
+    }
+
+    #[test]
+    fn who_waits_for_room_has_it_when_the_other_reads_or_goes() {
+        let (daemon, service) = pair();
+        assert!(service.wait_for_room(Duration::ZERO).unwrap());
+        while service.report(FromService::Ready).is_ok() {}
+        assert!(!service.wait_for_room(Duration::ZERO).unwrap());
+        let reader = std::thread::spawn(move || {
+            while service.wait_for_room(Duration::from_secs(30)).unwrap() {
+                if let Err(error) = service.report(FromService::Ready) {
+                    return error.kind();
+                }
+            }
+            panic!("no room");
+        });
+        for _ in 0..1000 {
+            daemon.attend().unwrap();
+        }
+        drop(daemon);
+        let end = reader.join().unwrap();
+        let gone = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
+        assert!(gone.contains(&end), "{end}");
     }
 
     #[test]

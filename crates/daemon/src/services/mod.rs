@@ -4,6 +4,7 @@
 //! A service parses what strangers send. It holds no PIN and no module, and what it may use is decided here, as for
 //! every other connection: one that is taken over can do no more than its clients.
 
+mod events;
 mod process;
 mod restarts;
 mod supervisor;
@@ -23,6 +24,7 @@ use supervisor::ServiceSupervisor;
 /// What the services are called.
 const GATEWAY: &str = "gateway";
 const NODE: &str = "node";
+const BROKER: &str = "broker";
 
 /// What else an end takes.
 const END_WITHIN: Duration = Duration::from_secs(5);

@@ -1,6 +1,7 @@
 //! One service: a thread that starts its process, attends to what it says, and starts it again when it has ended.
 
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::Child;
 use std::sync::mpsc::{Sender, channel};
@@ -12,13 +13,15 @@ use hsmux_config::Config;
 use hsmux_token::{Error, Kind, Result};
 use hsmux_wire::{Entrance, FromService, ServiceClient, ServiceLink, ToService};
 use parking_lot::{Condvar, Mutex};
+use rustix::event::{EventfdFlags, eventfd};
 
+use super::events::ServiceEvents;
 use super::restarts::Restarts;
-use super::{ServiceProgram, ServiceState, ServiceStatus, process};
+use super::{BROKER, ServiceProgram, ServiceState, ServiceStatus, process};
 use crate::daemon::Running;
 
-/// How often it is looked whether keys are used.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often it is looked whether keys are used, though the trail has said nothing.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// How long its first start may take.
 const START_WITHIN: Duration = Duration::from_secs(30);
@@ -37,6 +40,8 @@ struct SupervisedService {
     entrance: Option<Entrance>,
     now: Mutex<SupervisedState>,
     changed: Condvar,
+    /// Readable when keys may not be used any more, or again.
+    trail_changed: Arc<OwnedFd>,
 }
 
 /// The state of a supervised service.
@@ -60,7 +65,15 @@ impl ServiceSupervisor {
         let failed = |why: &dyn std::fmt::Display| {
             Error::pool(Kind::Environment, format!("the {name} cannot start: {why}"))
         };
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let trail_changed = Arc::new(eventfd(0, flags).map_err(|e| failed(&e))?);
+        let seen = Arc::clone(&trail_changed);
+        // The observer must not wait, so it only wakes the thread. A full counter is as good as a written one.
+        running.shared.audit.observe(Box::new(move || {
+            let _ = rustix::io::write(&*seen, &1_u64.to_ne_bytes());
+        }));
         let service = Arc::new(SupervisedService {
+            trail_changed,
             name,
             program: program.clone(),
             running: Arc::downgrade(running),
@@ -219,11 +232,15 @@ impl SupervisedService {
     }
 
     /// Does what it asks for until its link ends; answers what it says of that.
-    fn attend(&self, link: &ServiceLink, started: &mut StartSender) -> Option<Error> {
+    fn attend(&self, link: &Arc<ServiceLink>, started: &mut StartSender) -> Option<Error> {
         let (mut said, mut told) = (None, None);
+        let trail = Arc::clone(&self.running.upgrade()?.shared.audit);
+        let mut events = ServiceEvents::new(self.name, link, &trail);
         loop {
             self.tell_trouble(link, &mut told)?;
-            if !link.wait(LOOK).unwrap_or(true) {
+            if !link.wait(self.trail_changed.as_fd(), LOOK).unwrap_or(true) {
+                // Whatever changes after this wakes the thread again.
+                let _ = rustix::io::read(&*self.trail_changed, &mut [0; 8]);
                 continue;
             }
             match link.attend() {
@@ -234,6 +251,7 @@ impl SupervisedService {
                     }
                 }
                 Ok(FromService::Failed(error)) => said = Some(error),
+                Ok(FromService::Record { event, kind }) => events.record(&event, kind),
                 Ok(asked) => self.carry_out(asked)?,
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return said,
                 Err(error) => {
@@ -248,9 +266,13 @@ impl SupervisedService {
     fn tell_trouble(&self, link: &ServiceLink, told: &mut Option<String>) -> Option<()> {
         let running = self.running.upgrade()?;
         let audit = &running.shared.audit;
-        let stands = audit.wants_uses() && !audit.admits();
-        let why =
-            stands.then(|| "keys are not used while the audit trail cannot be written".into());
+        let why = if self.name == BROKER {
+            // It refuses by itself what it has to record.
+            audit.obstacle()
+        } else {
+            let stands = audit.wants_uses() && !audit.admits();
+            stands.then(|| "keys are not used while the audit trail cannot be written".into())
+        };
         if why != *told {
             told.clone_from(&why);
             // Whether it has gone is seen next.
@@ -290,7 +312,7 @@ impl SupervisedService {
                 problem,
                 advice,
             } => peers.refuse(&from, &problem, &advice),
-            FromService::Ready | FromService::Failed(_) => {}
+            FromService::Ready | FromService::Failed(_) | FromService::Record { .. } => {}
         }
         Some(())
     }
@@ -303,5 +325,105 @@ impl SupervisedService {
             tracing::error!(%error, "the {} hears nothing", self.name);
             link.close();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use hsmux_audit::{Actor, Event};
+    use hsmux_pool::Seat;
+    use hsmux_token::Token;
+    use hsmux_wire::RecordKind;
+    use rustix::net::{SocketType, sockopt};
+    use serde_json::Map;
+
+    use super::*;
+    use crate::Daemon;
+
+    fn act(name: &str) -> Vec<u8> {
+        Event::act(&Arc::new(Actor::default()), name, Map::new()).to_bytes()
+    }
+
+    /// The service of the test below, in a process of its own; elsewhere the standard input is no link.
+    #[test]
+    fn service_process() {
+        let stdin = io::stdin();
+        if sockopt::socket_type(&stdin) != Ok(SocketType::SEQPACKET) {
+            return;
+        }
+        let link = ServiceLink::of_service(stdin.as_fd().try_clone_to_owned().unwrap());
+        link.record(&act("one"), RecordKind::Event).unwrap();
+        link.record(&act("two"), RecordKind::Announce(7)).unwrap();
+        loop {
+            match link.hear() {
+                Ok(ToService::Recorded {
+                    number: 7,
+                    result: Ok(()),
+                }) => link.report(FromService::Ready).unwrap(),
+                Ok(ToService::Trouble(Some(why))) => {
+                    let error = Error::pool(Kind::Environment, why);
+                    return link.report(FromService::Failed(error)).unwrap();
+                }
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn daemon(folder: &std::path::Path) -> Daemon {
+        let file = folder.join("hsmux.toml");
+        let text = "[pool]\nlabel = \"web\"\n[daemon]\nsocket = \"hsmux.sock\"\nlogin = \"peer\"\n\
+            [audit]\nkeys = true\n[[token]]\nmodule = \"/nowhere.so\"\nuri = \"pkcs11:token=a\"\n";
+        fs::write(&file, text).unwrap();
+        let config = hsmux_config::load(&file).unwrap_or_else(|m| panic!("{m:#?}"));
+        let seat = Seat {
+            name: "a".into(),
+            member: "a".into(),
+            weight: 1,
+            timeout: Duration::from_secs(60),
+            connector: Arc::new(|| Err::<Arc<dyn Token>, _>(Error::lost("no token"))),
+        };
+        Daemon::start_with(config, vec![seat]).unwrap()
+    }
+
+    #[test]
+    fn the_broker_records_on_the_trail_and_hears_at_once_that_it_cannot() {
+        let folder = tempfile::tempdir().unwrap();
+        let daemon = daemon(folder.path());
+        let running = daemon.running();
+        let own = concat!(module_path!(), "::service_process");
+        let (_, own) = own.split_once("::").unwrap();
+        let program = ServiceProgram {
+            file: std::env::current_exe().unwrap(),
+            arguments: ["--exact", own, "--nocapture"].map(str::to_owned).to_vec(),
+        };
+        // It serves when its act has been recorded.
+        let supervisor = ServiceSupervisor::start(BROKER, running, &program).unwrap();
+        let file = &running.config().audit.file;
+        let older = file.with_extension("1");
+        fs::rename(file, &older).unwrap();
+        symlink("/dev/full", file).unwrap();
+        running.shared.audit.reopen().unwrap_err();
+        let begun = Instant::now();
+        let is_told = || {
+            let problem = supervisor.status().problem;
+            problem.is_some_and(|why| why.contains("No space left"))
+        };
+        while !is_told() {
+            assert!(begun.elapsed() < LOOK / 2, "{:?}", supervisor.status());
+            thread::sleep(Duration::from_millis(5));
+        }
+        drop(supervisor);
+        fs::remove_file(file).unwrap();
+        let text = fs::read_to_string(older).unwrap();
+        let has = |act: &str| {
+            let is_marked = |line: &str| line.contains(r#""service":"broker""#);
+            text.lines()
+                .any(|line| line.contains(&format!(r#""act":"{act}""#)) && is_marked(line))
+        };
+        assert!(has("one") && has("two"), "{text}");
     }
 }
