@@ -4,16 +4,20 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use hsmux_config::{Config, parse};
 use hsmux_token::{Error, Kind, Result};
 use hsmux_wire::{FromService, ServiceClient, ServiceLink, ToService};
 
+use crate::recorder::RecorderState;
+
 /// A service's link to the daemon.
 pub struct Daemon {
-    link: ServiceLink,
+    pub(crate) link: ServiceLink,
+    /// Gets the daemon's answers, if the service records events.
+    pub(crate) recorder: OnceLock<Arc<RecorderState>>,
     /// The configuration file, for messages and relative paths.
     file: PathBuf,
     config: ArcSwap<Config>,
@@ -39,6 +43,7 @@ impl Daemon {
             ToService::Configuration(text) => Ok(Self {
                 config: ArcSwap::from_pointee(read(&file, &text)?),
                 trouble: ArcSwapOption::empty(),
+                recorder: OnceLock::new(),
                 link,
                 file,
             }),
@@ -58,21 +63,44 @@ impl Daemon {
 
     /// Waits for a message. A new configuration is in force when this returns.
     pub fn next_event(&self) -> Result<DaemonEvent> {
-        match self.link.hear() {
-            Ok(ToService::Configuration(text)) => {
-                match read(&self.file, &text) {
-                    Ok(config) => self.config.store(Arc::new(config)),
-                    Err(error) => tracing::error!(%error, "the service goes on as it was"),
+        loop {
+            match self.link.hear() {
+                Ok(ToService::Configuration(text)) => {
+                    self.configure(&text);
+                    return Ok(DaemonEvent::Changed);
                 }
-                Ok(DaemonEvent::Changed)
+                Ok(ToService::Trouble(why)) => {
+                    self.trouble.store(why.map(Arc::new));
+                    return Ok(DaemonEvent::Changed);
+                }
+                Ok(ToService::StopListening) => return Ok(DaemonEvent::StopListening),
+                Ok(ToService::Recorded { number, result }) => {
+                    if let Some(recorder) = self.recorder.get() {
+                        recorder.set_result(number, result);
+                    }
+                }
+                Err(error) => {
+                    if let Some(recorder) = self.recorder.get() {
+                        recorder.end();
+                    }
+                    return match error.kind() {
+                        io::ErrorKind::UnexpectedEof => Ok(DaemonEvent::End),
+                        _ => Err(lost(&error)),
+                    };
+                }
             }
-            Ok(ToService::Trouble(why)) => {
-                self.trouble.store(why.map(Arc::new));
-                Ok(DaemonEvent::Changed)
+        }
+    }
+
+    fn configure(&self, text: &str) {
+        match read(&self.file, text) {
+            Ok(config) => {
+                self.config.store(Arc::new(config));
+                if let Some(recorder) = self.recorder.get() {
+                    recorder.configure(&self.config());
+                }
             }
-            Ok(ToService::StopListening) => Ok(DaemonEvent::StopListening),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(DaemonEvent::End),
-            Err(error) => Err(lost(&error)),
+            Err(error) => tracing::error!(%error, "the service goes on as it was"),
         }
     }
 

@@ -7,10 +7,12 @@ mod direct;
 mod driver;
 mod estimates;
 mod member;
+mod recorder;
 mod run;
 
 pub use daemon::{Daemon, DaemonEvent};
 pub use driver::drive;
 pub use estimates::Estimates;
 pub use member::pool;
+pub use recorder::LinkRecorder;
 pub use run::{ServiceProcess, run};

@@ -3,8 +3,10 @@
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
 
-use hsmux_token::Result;
+use hsmux_token::{Error, Kind, Result};
 
 use crate::{Daemon, DaemonEvent};
 
@@ -24,10 +26,11 @@ pub trait ServiceProcess: Sized {
 /// daemon reads.
 pub fn run<S: ServiceProcess>(link: OwnedFd, file: PathBuf) -> Result<()> {
     let daemon = Arc::new(Daemon::await_configuration(link, file)?);
+    let events = listen(&daemon)?;
     let mut service = S::start(&daemon).inspect_err(|error| daemon.failed(error))?;
     daemon.ready()?;
     loop {
-        match daemon.next_event()? {
+        match events.recv().map_err(|_| Error::lost("the link"))?? {
             DaemonEvent::Changed => {}
             DaemonEvent::StopListening => match service.stop_listening() {
                 Some(left) => service = left,
@@ -41,4 +44,22 @@ pub fn run<S: ServiceProcess>(link: OwnedFd, file: PathBuf) -> Result<()> {
             }
         }
     }
+}
+
+/// Hears the daemon on a thread of its own: a service that starts or stops may wait for what the daemon says.
+fn listen(daemon: &Arc<Daemon>) -> Result<Receiver<Result<DaemonEvent>>> {
+    let (tell, events) = channel();
+    let daemon = Arc::clone(daemon);
+    let thread = thread::Builder::new().name("hsmux-link".into());
+    let hear = move || loop {
+        let event = daemon.next_event();
+        let is_last = matches!(event, Ok(DaemonEvent::End) | Err(_));
+        if tell.send(event).is_err() || is_last {
+            return;
+        }
+    };
+    thread
+        .spawn(hear)
+        .map_err(|e| Error::pool(Kind::Environment, format!("no thread for the link: {e}")))?;
+    Ok(events)
 }
