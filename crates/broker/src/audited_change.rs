@@ -4,14 +4,14 @@ use std::future::Future;
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use hsmux_audit::{Event, Trail};
+use hsmux_audit::{Event, Recorder};
 
 use crate::refusal::Refusal;
 use crate::traces;
 
 /// Runs a change with a line on the trail before and after it.
 pub async fn carry_out<T>(
-    audit: &Arc<Trail>,
+    audit: &Arc<dyn Recorder>,
     event: Event,
     work: impl Future<Output = Result<T, Refusal>>,
 ) -> Result<T, Refusal> {

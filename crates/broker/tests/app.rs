@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::request::Builder;
 use axum::http::{Request, StatusCode};
-use hsmux_audit::{OnFailure, Settings, Trail};
+use hsmux_audit::{OnFailure, Recorder, Settings, Trail};
 use hsmux_broker::engine::Engine;
 use hsmux_broker::http::Peer;
 use hsmux_broker::policy::Policy;
@@ -64,7 +64,8 @@ fn rig_with(stranger_rate: NonZeroU32) -> Rig {
         checkpoint: Duration::from_secs(60),
     });
     let trail = Arc::new(trail.unwrap());
-    let engine = Engine::start(pool, store, Arc::clone(&trail)).unwrap();
+    let recorder: Arc<dyn Recorder> = trail.clone();
+    let engine = Engine::start(pool, store, Arc::clone(&recorder)).unwrap();
     let policy = Policy::new(vec![rule], false);
     let limits = Limits {
         each: Allowance {
@@ -74,7 +75,8 @@ fn rig_with(stranger_rate: NonZeroU32) -> Rig {
         stranger_rate,
         ..Limits::default()
     };
-    let broker = Broker::new(engine, policy, trail, limits, Arc::default()).unwrap();
+    let status = Box::new(move || trail.status());
+    let broker = Broker::new(engine, policy, recorder, status, limits, Arc::default()).unwrap();
     Rig {
         app: app(broker),
         token,

@@ -26,7 +26,7 @@ mod sign;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hsmux_audit::{Actor, Trail};
+use hsmux_audit::{Actor, Recorder};
 use hsmux_pool::Pool;
 use hsmux_token::{Class, Error, Kind, ObjectId, Result};
 
@@ -54,7 +54,7 @@ pub struct Engine {
     writer: tokio::sync::Mutex<()>,
     /// The substitutes for bad PKCS#1 v1.5 padding.
     rejection: rsa::ImplicitRejection,
-    audit: Arc<Trail>,
+    audit: Arc<dyn Recorder>,
     /// The actor of events that no client has caused.
     own: Arc<Actor>,
 }
@@ -64,7 +64,11 @@ const CHANGE: Duration = Duration::from_secs(600);
 
 impl Engine {
     /// Reads the keys of the store, and those of the tokens that the store lacks. Blocks.
-    pub fn start(pool: Arc<Pool>, store: Arc<Store>, audit: Arc<Trail>) -> Result<Arc<Self>> {
+    pub fn start(
+        pool: Arc<Pool>,
+        store: Arc<Store>,
+        audit: Arc<dyn Recorder>,
+    ) -> Result<Arc<Self>> {
         let (user, pid) = (rustix::process::getuid(), rustix::process::getpid());
         let own = Actor::process(user.as_raw(), pid.as_raw_nonzero().get(), "hsmux broker");
         let engine = Arc::new(Self {
@@ -92,7 +96,7 @@ impl Engine {
     }
 
     /// The audit trail.
-    pub fn audit(&self) -> &Arc<Trail> {
+    pub fn audit(&self) -> &Arc<dyn Recorder> {
         &self.audit
     }
 

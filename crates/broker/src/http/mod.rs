@@ -43,7 +43,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
-use hsmux_audit::Trail;
+use hsmux_audit::{Recorder, TrailStatus};
 use hsmux_config::Limits;
 use hsmux_edge::access_log::AccessLog;
 use hsmux_token::Result;
@@ -63,12 +63,16 @@ pub use record::UseDetails;
 pub(crate) use reply::text;
 pub use service::BrokerService;
 
+/// Gives the state of the audit trail, for metrics.
+pub type AuditStatus = Box<dyn Fn() -> TrailStatus + Send + Sync>;
+
 /// The state that all requests share.
 pub struct Broker {
     pub(crate) engine: Arc<Engine>,
     pub(crate) tokens: ClientTokens,
     pub(crate) policy: ArcSwap<Policy>,
-    pub(crate) audit: Arc<Trail>,
+    pub(crate) audit: Arc<dyn Recorder>,
+    pub(crate) audit_status: AuditStatus,
     pub(crate) metrics: Metrics,
     /// True if everybody may read the metrics.
     pub(crate) open_metrics: AtomicBool,
@@ -84,7 +88,8 @@ impl Broker {
     pub fn new(
         engine: Arc<Engine>,
         policy: Policy,
-        audit: Arc<Trail>,
+        audit: Arc<dyn Recorder>,
+        audit_status: AuditStatus,
         limits: Limits,
         traces: Arc<Traces>,
     ) -> Result<Arc<Self>> {
@@ -97,6 +102,7 @@ impl Broker {
             open_metrics: AtomicBool::new(false),
             engine,
             audit,
+            audit_status,
             usage: ArcSwap::from_pointee(UsageLimits::new(limits)),
             denials: Denials::default(),
             trust: Arc::default(),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use axum::http::StatusCode;
-use hsmux_audit::{Event, Trail};
+use hsmux_audit::{Event, Recorder};
 use hsmux_config::Action;
 use hsmux_token::{ObjectId, ck};
 
@@ -53,7 +53,7 @@ impl ApiCall {
             match audit.admit() {
                 Ok(()) => {
                     let mut line = UseLine {
-                        audit,
+                        audit: &**audit,
                         event: Some(self.use_of_key(call)),
                         used,
                         running: &running,
@@ -142,7 +142,7 @@ impl ApiCall {
 
 /// A use of a key on its way to the trail.
 struct UseLine<'a> {
-    audit: &'a Trail,
+    audit: &'a dyn Recorder,
     event: Option<Event>,
     used: &'a UseDetails,
     running: &'a RunningOperation<'a>,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hsmux_audit::Trail;
+use hsmux_audit::Recorder;
 use hsmux_config::BrokerSection;
 use hsmux_edge::tcp_listener;
 use hsmux_pool::{Pool, RuntimeState, RuntimeWatchdog, serving_threads};
@@ -19,7 +19,7 @@ use super::change_watcher::ChangeWatcher;
 use super::connections::Connections;
 use super::listen::{AppState, Listener};
 use super::tls::Https;
-use super::{Broker, app};
+use super::{AuditStatus, Broker, app};
 use crate::engine::Engine;
 use crate::policy::Policy;
 use crate::store::Store;
@@ -46,14 +46,16 @@ impl BrokerService {
     pub fn start(
         section: &BrokerSection,
         pool: Arc<Pool>,
-        audit: Arc<Trail>,
+        audit: Arc<dyn Recorder>,
+        audit_status: AuditStatus,
         traces: Arc<Traces>,
         current: impl Fn() -> Option<BrokerSection> + Send + Sync + 'static,
     ) -> Result<Self> {
         let store = Arc::new(Store::open(&section.store)?);
         let engine = Engine::start(pool, store, Arc::clone(&audit))?;
         let policy = Policy::new(section.policies.clone(), section.dev);
-        let broker = Broker::new(engine, policy, audit, section.limits.clone(), traces)?;
+        let limits = section.limits.clone();
+        let broker = Broker::new(engine, policy, audit, audit_status, limits, traces)?;
         broker.trust.refresh(section.jwt.as_ref())?;
         broker.open_metrics(section.metrics);
         broker.access_log.change(section.access_log.as_ref());

@@ -55,7 +55,7 @@ fn write(broker: &Broker) -> prometheus::Result<String> {
     let mut families = metrics.registry.gather();
     let traffic = broker.engine.pool().traffic();
     let traces = broker.traces.counts();
-    let audit = broker.audit.status();
+    let audit = (broker.audit_status)();
     families.extend(super::scrape::families(
         &traffic,
         &audit,

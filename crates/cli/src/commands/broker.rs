@@ -67,6 +67,8 @@ pub fn start(daemon: &Daemon) -> anyhow::Result<Option<BrokerService>> {
     let shared = &running.shared;
     let (pool, audit, traces) = (&shared.pool, &shared.audit, &shared.traces);
     let (pool, audit, traces) = (pool.clone(), audit.clone(), traces.clone());
-    let service = BrokerService::start(section, pool, audit, traces, current)?;
+    let trail = audit.clone();
+    let status = Box::new(move || trail.status());
+    let service = BrokerService::start(section, pool, audit, status, traces, current)?;
     Ok(Some(service))
 }
