@@ -135,12 +135,13 @@ pub fn running_in(folder: &Path) -> Vec<String> {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        // Before the end, which services of the process log as well.
+        let log = std::thread::panicking().then(|| self.log());
         if self.running() {
             let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
             let _ = self.child.wait();
         }
-        if std::thread::panicking() {
-            let log = self.log();
+        if let Some(log) = log {
             let lines: Vec<_> = log.lines().collect();
             let last = lines[lines.len().saturating_sub(60)..].join("\n");
             eprintln!("--- the end of {}'s output\n{last}\n---", self.name);
