@@ -10,10 +10,10 @@ use hsmux_suite::{PATIENCE, until};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
 
-use crate::bad_clients::{client, rest, with};
+use crate::bad_clients::{client, rest};
 use crate::balancer;
 use crate::lost_tokens::{cards, start};
-use crate::rig::{ASK, Gateway};
+use crate::rig::{ASK, BOTH, FOLDER, Gateway};
 
 /// The ClientHello of this version, for `a.test`.
 pub fn hello(version: &'static SupportedProtocolVersion) -> Vec<u8> {
@@ -64,7 +64,12 @@ const COST: u64 = 64;
 
 #[test]
 fn clients_that_stop_after_their_hello_are_dropped_and_delay_no_others() {
-    let gateway = with("handshake_timeout = \"4s\"");
+    let mut rig = Gateway::prepare();
+    // All clients have one address, which has three quarters of the queue.
+    rig.config.pool.push_str("\nqueue = 4000");
+    let site = format!("[[site]]\n{BOTH}\n{FOLDER}");
+    let lines = "handshake_timeout = \"4s\"\nsign_timeout = \"120s\"";
+    let gateway = Gateway::start(rig, lines, &site);
     gateway.curl("a.test", "/page.txt", "").says("a page");
     let before = peak(&gateway);
     let stopped = stopped(&gateway, 500);
