@@ -259,8 +259,8 @@ impl Queue {
             refused: 0,
             why: why.to_owned(),
         });
-        gap.lost += lost;
-        gap.refused += refused;
+        gap.lost = gap.lost.saturating_add(lost);
+        gap.refused = gap.refused.saturating_add(refused);
         self.lost.fetch_add(lost, Ordering::Relaxed);
         self.refused.fetch_add(refused, Ordering::Relaxed);
     }

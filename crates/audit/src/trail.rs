@@ -161,9 +161,19 @@ impl Trail {
         problem.unwrap_or_else(|| "lines come faster than they can be written".into())
     }
 
-    /// Counts an act that is refused, since its event cannot become a line.
-    pub fn refuse(&self, why: &str) {
-        self.shared.queue.miss(why, 0, 1);
+    /// Counts acts that are refused, since their events cannot become lines.
+    pub fn refuse(&self, why: &str, acts: u64) {
+        self.shared.queue.miss(why, 0, acts);
+    }
+
+    /// Lines that wait to be written.
+    pub fn waiting(&self) -> usize {
+        self.shared.queue.waiting()
+    }
+
+    /// Counts lines that were lost before they came here.
+    pub fn lose(&self, why: &str, lines: u64) {
+        self.shared.queue.miss(why, lines, 0);
     }
 
     /// Records an event. Never waits; a few milliseconds later it is in the file, a second later on disk.

@@ -8,14 +8,15 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::request::Builder;
 use axum::http::{Request, StatusCode};
-use hsmux_audit::{OnFailure, Recorder, Settings, Trail};
+use hsmux_audit::{OnFailure, Settings, Trail};
 use hsmux_broker::engine::Engine;
 use hsmux_broker::http::Peer;
 use hsmux_broker::policy::Policy;
 use hsmux_broker::store::Store;
 use hsmux_broker::{Broker, app, auth};
 use hsmux_config::{Action, Allowance, Limits, Rule};
-use hsmux_pool::{Options, Pool, Seat};
+use hsmux_pool::{Options, Owner, Pool, Seat};
+use hsmux_service::Readings;
 use hsmux_token::Token;
 use hsmux_token::fake::FakeToken;
 use http_body_util::BodyExt;
@@ -64,8 +65,11 @@ fn rig_with(stranger_rate: NonZeroU32) -> Rig {
         checkpoint: Duration::from_secs(60),
     });
     let trail = Arc::new(trail.unwrap());
-    let recorder: Arc<dyn Recorder> = trail.clone();
-    let engine = Engine::start(pool, store, Arc::clone(&recorder)).unwrap();
+    let submit = {
+        let pool = Arc::clone(&pool);
+        move |request| Box::new(pool.submit_claimed(request, Owner::Service, None)) as Box<dyn Send>
+    };
+    let engine = Engine::start(Arc::clone(&pool), Box::new(submit), store, trail.clone()).unwrap();
     let policy = Policy::new(vec![rule], false);
     let limits = Limits {
         each: Allowance {
@@ -75,8 +79,19 @@ fn rig_with(stranger_rate: NonZeroU32) -> Rig {
         stranger_rate,
         ..Limits::default()
     };
-    let status = Box::new(move || trail.status());
-    let broker = Broker::new(engine, policy, recorder, status, limits, Arc::default()).unwrap();
+    let readings = {
+        let trail = Arc::clone(&trail);
+        move || {
+            Ok(Readings {
+                is_served: pool.catalogue().is_served(),
+                traffic: pool.traffic(),
+                audit: trail.status(),
+                spans: None,
+            })
+        }
+    };
+    let traces = Arc::default();
+    let broker = Broker::new(engine, policy, trail, limits, traces, Arc::new(readings)).unwrap();
     Rig {
         app: app(broker),
         token,

@@ -6,10 +6,11 @@ mod limits;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use super::Socket;
 use super::access_log::{AccessLog, access_log};
+use super::member::process_user;
 use super::reader::{ExternalReference, Fields, suggestion, text};
 use super::site::revocation_lists;
+use super::{Socket, User};
 use hsmux_token::permissions::SecretReaders;
 
 pub use jwt::{JwkSet, JwkUrl, Jwt};
@@ -18,6 +19,8 @@ pub use limits::{Allowance, Limit, Limits, limit};
 /// `[broker]`: the service over HTTP.
 #[derive(Clone, PartialEq, Debug)]
 pub struct BrokerSection {
+    /// The user of its process; `None`: the daemon's.
+    pub user: Option<User>,
     /// Addresses that it listens on.
     pub listen: Vec<SocketAddr>,
     /// Its unix socket.
@@ -151,13 +154,18 @@ pub fn broker(fields: &mut Fields<'_, '_, '_>, state: &Path) -> BrokerSection {
             ..Socket::default()
         }
     });
+    let user = process_user(fields);
+    let store = fields.path("store");
+    if user.is_some() && store.is_none() {
+        let message = "user: another user cannot write to the state folder; give store = ..., in a folder of that user";
+        fields.source.error(fields.span_of("user"), message);
+    }
     let section = BrokerSection {
         listen: listen.unwrap_or_default(),
         socket,
-        tls: tls(fields),
-        store: fields
-            .path("store")
-            .unwrap_or_else(|| state.join("broker.sqlite")),
+        tls: tls(fields, user.as_ref().and_then(User::id)),
+        store: store.unwrap_or_else(|| state.join("broker.sqlite")),
+        user,
         limits: limits::limits(fields),
         jwt: jwt::jwt(fields),
         metrics: fields.flag("metrics").unwrap_or(false),
@@ -177,8 +185,8 @@ pub fn broker(fields: &mut Fields<'_, '_, '_>, state: &Path) -> BrokerSection {
     section
 }
 
-fn tls(fields: &mut Fields<'_, '_, '_>) -> Option<Tls> {
-    let key = fields.secret_file("key", SecretReaders::Group);
+fn tls(fields: &mut Fields<'_, '_, '_>, user: Option<u32>) -> Option<Tls> {
+    let key = fields.secret_file_of("key", SecretReaders::Group, user);
     let certificate = fields.file("certificate");
     let client_ca = fields.file("client_ca");
     let client_crl = revocation_lists(fields, client_ca.is_some());

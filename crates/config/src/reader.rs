@@ -276,12 +276,7 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
         Some(path)
     }
 
-    /// Reads the path of a file with a secret, which must exist.
-    pub fn secret_file(&mut self, name: &str, readers: SecretReaders) -> Option<PathBuf> {
-        self.secret_file_of(name, readers, None)
-    }
-
-    /// The same, for this user in place of the daemon's.
+    /// Reads the path of a file with a secret, which must exist. It is for this user, or else for the daemon's.
     pub fn secret_file_of(
         &mut self,
         name: &str,

@@ -1,11 +1,12 @@
 //! One application: what its connections share.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hsmux_pool::{ClientSession, Owner};
+use hsmux_pool::{Claim, ClientSession, Owner, RequestTiming};
 use hsmux_token::{
     Attribute, Attributes, Batch, Done, Error, Kind, Made, Object, ObjectChanges, ObjectId,
     ObjectRef, Operation, Request, Result, SessionObject, Token, ck,
@@ -33,6 +34,8 @@ pub struct Application {
     objects: Mutex<OwnedObjects>,
     /// Connections that are handed over to workers.
     direct: Mutex<Vec<HandedOver>>,
+    /// Requests of a service by its own numbers. `None`: it is being submitted.
+    withdrawable: Mutex<HashMap<u64, Option<Claim>>>,
 }
 
 #[derive(Default)]
@@ -60,7 +63,72 @@ impl Application {
             logged_in: AtomicBool::new(false),
             objects: Mutex::default(),
             direct: Mutex::default(),
+            withdrawable: Mutex::default(),
         }
+    }
+
+    /// Submits a request that the service may withdraw by this number.
+    pub fn submit_withdrawable(
+        self: &Arc<Self>,
+        number: u64,
+        owner: Owner,
+        request: Request,
+        timing: Option<Arc<RequestTiming>>,
+    ) {
+        if !self.reserve_number(number) {
+            let message = format!("another request has the number {number}");
+            let refused = Error::request(Kind::Invalid, message);
+            return request.done.complete(Err(refused));
+        }
+        let (application, done) = (Arc::downgrade(self), request.done);
+        let done = Done::new(move |result| {
+            if let Some(application) = application.upgrade() {
+                let claim = application.take_claim(number);
+                drop(claim);
+            }
+            done.complete(result);
+        });
+        let request = Request { done, ..request };
+        let pool = &self.service.shared.pool;
+        let claim = pool.submit_claimed(request, owner, timing);
+        let unwanted = self.put_claim(number, claim);
+        drop(unwanted);
+    }
+
+    fn reserve_number(&self, number: u64) -> bool {
+        match self.withdrawable.lock().entry(number) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(place) => {
+                place.insert(None);
+                true
+            }
+        }
+    }
+
+    /// Dropping the claim completes the request, which takes the lock: it is dropped by the caller.
+    fn take_claim(&self, number: u64) -> Option<Claim> {
+        self.withdrawable.lock().remove(&number).flatten()
+    }
+
+    /// Answers the claim if the request was answered or withdrawn while it was submitted.
+    fn put_claim(&self, number: u64, claim: Claim) -> Option<Claim> {
+        match self.withdrawable.lock().get_mut(&number) {
+            Some(place) => {
+                *place = Some(claim);
+                None
+            }
+            None => Some(claim),
+        }
+    }
+
+    /// Cancels these requests, if they still wait.
+    pub fn withdraw(&self, numbers: &[u64]) {
+        let claims: Vec<_> = numbers
+            .iter()
+            .map(|number| self.take_claim(*number))
+            .collect();
+        // They are answered here.
+        drop(claims);
     }
 
     /// Notes a direct connection, which ends with the login.
@@ -155,6 +223,8 @@ impl Application {
 
     /// The last connection has closed.
     pub fn end(&self) {
+        let waiting = std::mem::take(&mut *self.withdrawable.lock());
+        drop(waiting);
         let mut objects = self.objects.lock();
         objects.ended = true;
         let owned = std::mem::take(&mut objects.owned);
@@ -220,7 +290,77 @@ fn difference(before: Option<&View>, now: &View) -> ObjectChanges {
     let new = |object: &&Object| find(before, &object.id).as_ref() != Some(*object);
     let gone = |object: &&Object| find(&now.objects, &object.id).is_none();
     ObjectChanges {
+        is_partial: false,
         made: now.objects.iter().filter(new).cloned().collect(),
         gone: before.iter().filter(gone).map(|object| object.id).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::mpsc::{Receiver, channel};
+
+    use hsmux_pool::Seat;
+    use hsmux_token::Outcome;
+    use hsmux_token::fake::FakeToken;
+
+    use super::*;
+    use crate::Daemon;
+    use crate::settings::{Clients, Settings};
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn daemon(folder: &std::path::Path, token: &Arc<FakeToken>) -> Daemon {
+        let file = folder.join("hsmux.toml");
+        let text = "[pool]\nlabel = \"web\"\n[daemon]\nsocket = \"hsmux.sock\"\nlogin = \"peer\"\n\
+            [[token]]\nmodule = \"/nowhere.so\"\nuri = \"pkcs11:token=a\"\n";
+        fs::write(&file, text).unwrap();
+        let config = hsmux_config::load(&file).unwrap_or_else(|m| panic!("{m:#?}"));
+        let token = Arc::clone(token);
+        let seat = Seat {
+            name: "a".into(),
+            member: "a".into(),
+            weight: 1,
+            timeout: LONG,
+            connector: Arc::new(move || Ok(Arc::clone(&token) as Arc<dyn Token>)),
+        };
+        Daemon::start_with(config, vec![seat]).unwrap()
+    }
+
+    fn ask(application: &Arc<Application>, number: u64) -> Receiver<Result<Outcome>> {
+        let (tell, told) = channel();
+        let request = Request {
+            behalf: None,
+            operation: Operation::Random { len: 8 },
+            deadline: Instant::now() + LONG,
+            done: Done::new(move |result| drop(tell.send(result))),
+        };
+        application.submit_withdrawable(number, Owner::Broker(1), request, None);
+        told
+    }
+
+    #[test]
+    fn a_request_is_withdrawn_by_its_number_which_no_other_may_have() {
+        let folder = tempfile::tempdir().unwrap();
+        let token = FakeToken::builder("a").build();
+        let daemon = daemon(folder.path(), &token);
+        let running = daemon.running();
+        let settings = Settings::of_service(&running.config(), Clients::Broker);
+        let service = AppService::new(Arc::clone(&running.shared), settings);
+        let application = Arc::new(Application::new(service, 0));
+        token.hang();
+        let runs = ask(&application, 1);
+        let waits = ask(&application, 2);
+        let kind = |told: &Receiver<Result<Outcome>>| {
+            let told = told.recv_timeout(LONG).unwrap();
+            told.map(drop).map_err(|error| error.kind())
+        };
+        assert_eq!(kind(&ask(&application, 2)), Err(Kind::Invalid));
+        application.withdraw(&[1, 2, 3]);
+        assert_eq!(kind(&waits), Err(Kind::Deadline));
+        token.heal();
+        assert_eq!(kind(&runs), Ok(()));
+        assert!(application.withdrawable.lock().is_empty());
     }
 }

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use hsmux_config::Login;
-use hsmux_pool::ClientConnection;
+use hsmux_pool::{Catalogue, ClientConnection};
 use hsmux_token::{
-    Error, Kind, Made, ObjectRef, Operation, Outcome, Result, Scope, Secret, Snapshot,
+    Error, Kind, Made, ObjectChanges, ObjectRef, Operation, Outcome, Result, Scope, Secret,
+    Snapshot,
 };
-use hsmux_wire::{Answer, Answerer, Call, Conversation, ESTIMATED, Reply};
+use hsmux_wire::{Answer, Answerer, Call, Conversation, ESTIMATED, Reply, WITHDRAWN};
 use hsmux_worker::DEPTH_OF_LINKS;
 
 use crate::application::Application;
 use crate::audit::{self, Who};
 use crate::execute::execute;
+use crate::readings::readings;
 use crate::settings::Clients;
 use crate::view;
 
@@ -97,20 +99,32 @@ impl Conversation for ApplicationConnection {
             Call::Admin(_) => context.refuse("administration has a socket of its own", answer),
             Call::Objects if settings.clients.is_pool() => context.objects(answer),
             Call::Look if settings.clients.is_pool() => {
-                let seen = context.application.tell(&context.view());
+                let (view, is_partial) = context.pool_view();
+                let seen = ObjectChanges {
+                    is_partial,
+                    ..context.application.tell(&view)
+                };
                 answer.send(&context.reply(Answer::Seen(seen)));
             }
             Call::Pace if settings.clients.is_pool() => {
                 answer.send(&context.reply(Answer::Pace(Vec::new())));
             }
-            Call::Estimates(keys)
-                if settings.clients == Clients::Gateway && keys.len() <= ESTIMATED =>
-            {
+            Call::Estimates(keys) if settings.clients.is_service() && keys.len() <= ESTIMATED => {
                 let pool = &context.application.service.shared.pool;
                 let estimates = keys.iter().map(|key| pool.estimate(key)).collect();
                 answer.send(&context.reply(Answer::Estimates(estimates)));
             }
-            Call::Estimates(_) => {
+            Call::Withdraw(requests)
+                if settings.clients.is_service() && requests.len() <= WITHDRAWN =>
+            {
+                context.application.withdraw(&requests);
+                answer.send(&context.reply(Answer::Done));
+            }
+            Call::Readings if settings.clients.is_service() => {
+                let readings = readings(&context.application.service.shared);
+                answer.send(&context.reply(readings.map_or_else(Answer::Failed, Answer::Readings)));
+            }
+            Call::Estimates(_) | Call::Withdraw(_) | Call::Readings => {
                 context.refuse("that is for services, and for so many keys at once", answer);
             }
             Call::Objects | Call::Start(_) | Call::Look | Call::Pace => {
@@ -175,18 +189,28 @@ impl ConnectionContext {
     }
 
     fn sized_view(&self) -> (Arc<hsmux_wire::View>, usize) {
+        self.view_of(&self.application.service.shared.pool.catalogue())
+    }
+
+    fn view_of(&self, catalogue: &Catalogue) -> (Arc<hsmux_wire::View>, usize) {
         let service = &self.application.service;
-        let catalogue = service.shared.pool.catalogue();
         let logged_in = self.application.logged_in();
         service
             .views
-            .get(&catalogue, &service.settings.load(), logged_in)
+            .get(catalogue, &service.settings.load(), logged_in)
+    }
+
+    /// The view for another pool, and whether members that are away may have more objects.
+    fn pool_view(&self) -> (Arc<hsmux_wire::View>, bool) {
+        let catalogue = self.application.service.shared.pool.catalogue();
+        (self.view_of(&catalogue).0, !catalogue.is_complete())
     }
 
     fn objects(&self, answer: Answerer) {
-        let view = self.view();
+        let (view, is_partial) = self.pool_view();
         self.application.tell(&view);
         let snapshot = Snapshot {
+            is_partial,
             epoch: view.epoch,
             objects: view.objects.clone(),
         };

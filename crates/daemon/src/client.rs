@@ -37,7 +37,11 @@ impl Token for PoolClient {
 
     fn objects(&self) -> Result<Arc<Snapshot>> {
         let View { epoch, objects, .. } = view(&self.client)?;
-        Ok(Arc::new(Snapshot { epoch, objects }))
+        Ok(Arc::new(Snapshot {
+            epoch,
+            objects,
+            is_partial: false,
+        }))
     }
 
     fn submit(&self, batch: Batch) {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hsmux_token::{Done, Error, Kind, ObjectRef, Operation, Outcome, Request, Result};
+use hsmux_pool::Owner;
+use hsmux_token::{Done, Error, Kind, ObjectId, ObjectRef, Operation, Outcome, Request, Result};
 use hsmux_wire::frame::MAX_FRAME;
 use hsmux_wire::{Answer, Answerer, Item};
 use parking_lot::Mutex;
@@ -15,6 +16,9 @@ use crate::outstanding_calls::CallPermit;
 use crate::rights::Rights;
 use crate::session_objects::SessionObjectReservation;
 use crate::settings::Clients;
+
+/// How long a change of the broker may take at most: an RSA key takes minutes on a card.
+const BROKER_CHANGE: Duration = Duration::from_secs(600);
 
 /// Runs the operations. The answer is sent when the last one is done.
 pub fn execute(context: &Arc<ConnectionContext>, items: Vec<Item>, answer: Answerer) {
@@ -35,7 +39,14 @@ pub fn execute(context: &Arc<ConnectionContext>, items: Vec<Item>, answer: Answe
     };
     let now = Instant::now();
     // The configured deadline is the longest, whatever the other end asks for.
-    let longest = service.shared.pool.options().deadline;
+    let longest = |operation: &Operation| {
+        let is_change = settings.clients == Clients::Broker && operation.changes_token();
+        if is_change {
+            BROKER_CHANGE
+        } else {
+            service.shared.pool.options().deadline
+        }
+    };
     let gather = BatchCollector::new(items.len(), answer, permit);
     let mut batch: SmallVec<[_; 1]> = SmallVec::new();
     for (index, item) in items.into_iter().enumerate() {
@@ -44,9 +55,9 @@ pub fn execute(context: &Arc<ConnectionContext>, items: Vec<Item>, answer: Answe
             remaining_us,
             behalf,
         } = item;
-        let behalf = behalf.filter(|_| settings.clients == Clients::Gateway);
-        let actor = context.who.for_client(behalf.as_deref());
-        let mut record = OperationRecord::open(context, actor, &operation, &catalogue, now);
+        let behalf = behalf.filter(|_| settings.clients.is_service());
+        let behalf = behalf.unwrap_or_default();
+        let mut record = OperationRecord::open(context, &behalf, &operation, &catalogue, now);
         let permitted = rights.check(&operation, |object| context.application.owned(object));
         let permitted = permitted.inspect_err(|_| record.deny(context));
         let admitted = permitted.and_then(|()| record.admit(context));
@@ -67,13 +78,24 @@ pub fn execute(context: &Arc<ConnectionContext>, items: Vec<Item>, answer: Answe
             context.application.grow(object, template.bytes());
         }
         let timing = record.timing(&operation);
+        let is_change = operation.changes_token();
         let request = Request {
             behalf: None,
-            deadline: now + Duration::from_micros(remaining_us).min(longest),
+            deadline: now + Duration::from_micros(remaining_us).min(longest(&operation)),
             done: done(context, &gather, index, &operation, record, reserved),
             operation,
         };
-        batch.push((request, timing));
+        // Changes of a service have one turn, whatever numbers it gives to its clients.
+        if behalf.request == 0 || is_change {
+            batch.push((request, timing));
+            continue;
+        }
+        let owner = match settings.clients {
+            Clients::Broker => Owner::Broker(behalf.number),
+            _ => service.owner(context.who.uid),
+        };
+        let application = &context.application;
+        application.submit_withdrawable(behalf.request, owner, request, timing);
     }
     if !batch.is_empty() {
         context.connection.submit(batch);
@@ -89,11 +111,14 @@ fn done(
     record: OperationRecord,
     reserved: Option<SessionObjectReservation>,
 ) -> Done {
-    let destroyed = match operation {
+    let (destroyed, destroyed_key) = match operation {
         Operation::Destroy {
             object: ObjectRef::Session(object),
-        } => Some(*object),
-        _ => None,
+        } => (Some(*object), None),
+        Operation::Destroy {
+            object: ObjectRef::Token(id),
+        } => (None, Some(*id)),
+        _ => (None, None),
     };
     let context = Arc::clone(context);
     let gather = Arc::clone(gather);
@@ -108,9 +133,27 @@ fn done(
         if let (Some(object), Ok(_)) = (&destroyed, &result) {
             context.application.forget(object);
         }
+        if let Some(id) = &destroyed_key {
+            result = result.map_err(|error| context.explain_unknown(error, id));
+        }
         record.close(&context, &result);
         gather.put(&context, index, result);
     })
+}
+
+impl ConnectionContext {
+    /// The broker forgets a key that is unknown, so it hears of one that will be back.
+    fn explain_unknown(&self, error: Error, id: &ObjectId) -> Error {
+        let service = &self.application.service;
+        let is_brokers = service.settings.load().clients == Clients::Broker;
+        let is_unknown = error.kind() == Kind::UnknownObject;
+        if !(is_brokers && is_unknown && service.shared.pool.catalogue().may_return(id)) {
+            return error;
+        }
+        let message =
+            "C_DestroyObject: the key is on a token that is away: it goes when that is back";
+        Error::pool(Kind::NoReplica, message)
+    }
 }
 
 /// Collects results, and sends the answer when it has all of them.

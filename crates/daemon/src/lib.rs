@@ -30,6 +30,7 @@ mod operation_record;
 mod outstanding_calls;
 mod parked;
 mod peers;
+mod readings;
 mod refusals;
 mod rights;
 mod service;

@@ -12,19 +12,19 @@ use crate::admin::{AdminService, ListenerStatus};
 use crate::daemon::Running;
 use crate::peers::Peers;
 use crate::service::{AppService, ListenerService};
-use crate::settings::Settings;
+use crate::settings::{Clients, Settings};
 
-/// The most connections of the gateway. It opens 257, and as many again for a moment when it reconnects. A gateway that
-/// was taken over could open connections without end.
-const MOST_OF_GATEWAY: usize = 1024;
+/// The most connections of a service. The broker opens up to 2,050, and as many again for a moment when it reconnects. A service
+/// that was taken over could open connections without end.
+const MOST_OF_SERVICE: usize = 4608;
 
 /// All open sockets.
 pub struct OpenListeners {
     reactor: Arc<Reactor>,
     applications: Mutex<Vec<OpenListener>>,
     administration: Mutex<Option<(Listening, SocketFile)>>,
-    /// The gateway's rights, if there is a gateway.
-    gateway: Mutex<Option<Arc<AppService>>>,
+    /// The rights of services.
+    services: Mutex<Vec<Arc<AppService>>>,
     /// The connections of other hosts.
     pub peers: Peers,
 }
@@ -44,7 +44,7 @@ impl OpenListeners {
             reactor,
             applications: Mutex::default(),
             administration: Mutex::default(),
-            gateway: Mutex::default(),
+            services: Mutex::default(),
         }
     }
 
@@ -89,17 +89,17 @@ impl OpenListeners {
         })
     }
 
-    /// Accepts the gateway's connections.
-    pub fn of_gateway(&self, running: &Running) -> Entrance {
-        let settings = Settings::of_gateway(&running.config());
+    /// Accepts the connections of a service.
+    pub fn of_service(&self, running: &Running, clients: Clients) -> Entrance {
+        let settings = Settings::of_service(&running.config(), clients);
         let service = AppService::new(Arc::clone(&running.shared), settings);
-        *self.gateway.lock() = Some(Arc::clone(&service));
+        self.services.lock().push(Arc::clone(&service));
         let listener_service = ListenerService {
             service,
             client: Some(ServiceClient::Service),
         };
         self.reactor
-            .entrance(Arc::new(listener_service), MOST_OF_GATEWAY)
+            .entrance(Arc::new(listener_service), MOST_OF_SERVICE)
     }
 
     /// Takes over another configuration, and answers what has changed. New sockets come first: if one cannot be made,
@@ -141,8 +141,9 @@ impl OpenListeners {
         });
         applications.append(&mut added);
         drop(applications);
-        if let Some(gateway) = &*self.gateway.lock() {
-            gateway.change(Settings::of_gateway(new));
+        for service in &*self.services.lock() {
+            let clients = service.settings.load().clients;
+            service.change(Settings::of_service(new, clients));
         }
         Ok(lines)
     }

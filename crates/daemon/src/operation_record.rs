@@ -6,14 +6,19 @@ use std::time::Instant;
 
 use hsmux_audit::{Actor, Event};
 use hsmux_pool::{Catalogue, RequestTiming};
-use hsmux_token::{Class, Error, Object, ObjectRef, Operation, Outcome, Result, ck, rv_name};
+use hsmux_token::{
+    Behalf, Class, Error, Object, ObjectRef, Operation, Outcome, Result, ck, rv_name,
+};
 use hsmux_traces::{Trace, word};
 
 use crate::application_connection::ConnectionContext;
+use crate::settings::Clients;
 
 /// The record of an operation, from its request to its answer.
 pub struct OperationRecord {
     line: Option<AuditLine>,
+    /// Whether a line is due. The broker sends its own.
+    is_due: bool,
     traced: Option<Box<OperationTrace>>,
 }
 
@@ -32,7 +37,7 @@ struct AuditLine {
     since: Instant,
 }
 
-/// A trace of its own: programs send no trace context.
+/// A trace of its own for a program, which sends no trace context; else the trace of a service's request.
 struct OperationTrace {
     trace: Arc<Trace>,
     /// Set when the operation is admitted.
@@ -46,14 +51,26 @@ impl OperationRecord {
     /// Begins the record.
     pub fn open(
         context: &ConnectionContext,
-        actor: Arc<Actor>,
+        behalf: &Behalf,
         operation: &Operation,
         catalogue: &Catalogue,
         since: Instant,
     ) -> Self {
+        let clients = context.application.service.settings.load().clients;
+        let is_due = AuditLine::is_due(context, operation);
+        let is_own = is_due && clients != Clients::Broker;
+        let line = is_own.then(|| {
+            let actor = context.who.for_client(behalf.client.as_deref());
+            AuditLine::of(actor, operation, catalogue, since)
+        });
         Self {
-            line: AuditLine::of(context, actor, operation, catalogue, since),
-            traced: OperationTrace::begin(context, operation),
+            line: line.flatten(),
+            is_due,
+            traced: match &behalf.trace {
+                Some(parent) => OperationTrace::join(context, parent),
+                None if clients == Clients::Broker => None,
+                None => OperationTrace::begin(context, operation),
+            },
         }
     }
 
@@ -76,7 +93,7 @@ impl OperationRecord {
 
     /// Refuses the operation if its line cannot be written. Such a refusal has no line, but is counted.
     pub fn admit(&mut self, context: &ConnectionContext) -> Result<()> {
-        if self.line.is_none() {
+        if !self.is_due {
             return Ok(());
         }
         let admitted = context.application.service.shared.audit.admit();
@@ -110,21 +127,21 @@ impl OperationRecord {
 }
 
 impl AuditLine {
-    /// `None` if nothing is recorded: no key is used, or uses are not recorded.
+    /// False if nothing is recorded: no key is used, or uses are not recorded.
+    fn is_due(context: &ConnectionContext, operation: &Operation) -> bool {
+        let changes = operation.changes_token();
+        // C_SignInit uses no key.
+        let uses = !changes && !matches!(operation, Operation::Begin { .. });
+        let is_wanted = changes || uses && context.application.service.shared.audit.wants_uses();
+        is_wanted && key(operation).is_some()
+    }
+
     fn of(
-        context: &ConnectionContext,
         actor: Arc<Actor>,
         operation: &Operation,
         catalogue: &Catalogue,
         since: Instant,
     ) -> Option<Self> {
-        let changes = operation.changes_token();
-        // C_SignInit uses no key.
-        let uses = !changes && !matches!(operation, Operation::Begin { .. });
-        let wanted = changes || uses && context.application.service.shared.audit.wants_uses();
-        if !wanted {
-            return None;
-        }
         let label = match worked_on(operation) {
             Some(ObjectRef::Token(id)) => catalogue
                 .get(id)
@@ -138,7 +155,7 @@ impl AuditLine {
             label,
             class: class(operation),
             mechanism: mechanism(operation),
-            changes,
+            changes: operation.changes_token(),
             heard: false,
             since,
         })
@@ -166,6 +183,15 @@ impl AuditLine {
 }
 
 impl OperationTrace {
+    /// The operation belongs to the request of a service.
+    fn join(context: &ConnectionContext, parent: &str) -> Option<Box<Self>> {
+        let traces = &context.application.service.shared.traces;
+        Some(Box::new(Self {
+            trace: traces.join(parent)?,
+            operation: None,
+        }))
+    }
+
     /// `None` where it is not traced.
     fn begin(context: &ConnectionContext, operation: &Operation) -> Option<Box<Self>> {
         let traces = &context.application.service.shared.traces;

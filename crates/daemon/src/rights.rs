@@ -42,6 +42,21 @@ impl Rights<'_> {
             let why = "another host takes no key out of a token";
             return Err(refused(operation, Kind::Forbidden, why));
         }
+        let makes_or_destroys = matches!(
+            operation,
+            Operation::Generate { .. } | Operation::GeneratePair { .. } | Operation::Destroy { .. }
+        );
+        if self.settings.clients == Clients::Broker
+            && operation.changes_token()
+            && !makes_or_destroys
+        {
+            let why = "the broker makes keys and destroys them, and changes nothing else";
+            return Err(refused(operation, Kind::Forbidden, why));
+        }
+        if self.settings.clients == Clients::Broker && operation.exports() {
+            let why = "the broker takes no key out of a token";
+            return Err(refused(operation, Kind::Forbidden, why));
+        }
         if self.settings.clients == Clients::Gateway && !is_signature(operation) {
             let why = "the gateway signs, and does nothing else";
             return Err(refused(operation, Kind::Forbidden, why));
@@ -85,7 +100,12 @@ impl Rights<'_> {
             return Err(refused(operation, Kind::NotLoggedIn, &why));
         }
         let used = matches!(operation, Operation::Use { .. } | Operation::Begin { .. });
-        if entry.broker_key && !used {
+        let is_own = entry.broker_key && self.settings.clients == Clients::Broker;
+        if self.settings.clients == Clients::Broker && !entry.broker_key && !used {
+            let why = format!("{id:?} is no key of the broker, which changes only its own");
+            return Err(refused(operation, Kind::Forbidden, &why));
+        }
+        if entry.broker_key && !used && !is_own {
             let why = format!(
                 "{id:?} is a key of the broker, which alone deletes, changes and copies it: ask the broker"
             );
@@ -107,6 +127,9 @@ impl Rights<'_> {
         if label.starts_with(HIDDEN_LABEL.as_bytes()) {
             let why = format!("labels that start with {HIDDEN_LABEL} are hsmux's own");
             return Err(refused(operation, Kind::Forbidden, &why));
+        }
+        if self.settings.clients == Clients::Broker {
+            return may_make_for_broker(operation, made);
         }
         if made.is_of_broker() {
             let why = "such a CKA_ID is the broker's own: choose another one";
@@ -142,6 +165,15 @@ impl Rights<'_> {
             entry.is_some_and(|entry| entry.broker_key)
         })
     }
+}
+
+/// Objects that the broker makes have its mark, or do not outlive it.
+fn may_make_for_broker(operation: &Operation, made: &ObjectTemplate<'_>) -> Result<()> {
+    if operation.changes_token() && !has_broker_mark(&made.object().attributes) {
+        let why = "the broker makes only keys with its own CKA_ID";
+        return Err(refused(operation, Kind::Forbidden, why));
+    }
+    Ok(())
 }
 
 /// Attributes that an operation sets.
@@ -240,4 +272,116 @@ fn templates<'a>(
 
 fn refused(operation: &Operation, kind: Kind, why: &str) -> Error {
     Error::request(kind, why).at(operation.call())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use hsmux_pool::{Options, Pool, Seat};
+    use hsmux_token::fake::FakeToken;
+    use hsmux_token::{Mechanism, Token};
+
+    use super::*;
+
+    const MARK: &[u8] = b"hsmb\x01rest";
+
+    fn key(name: u8, id: &[u8]) -> Object {
+        Object {
+            id: ObjectId {
+                class: Class::SECRET_KEY,
+                name: [name; 32],
+            },
+            attributes: Attributes::default()
+                .with_number(ck::CKA_CLASS, ck::CKO_SECRET_KEY)
+                .with_number(ck::CKA_KEY_TYPE, ck::CKK_GENERIC_SECRET)
+                .with_flag(ck::CKA_PRIVATE, false)
+                .with(ck::CKA_ID, id.to_vec()),
+        }
+    }
+
+    fn using(key: &Object) -> Operation {
+        Operation::Use {
+            verb: Verb::Sign,
+            key: key.id.into(),
+            mechanism: Mechanism::plain(ck::CKM_SHA256_HMAC),
+            data: Vec::new().into(),
+        }
+    }
+
+    fn destroying(key: &Object) -> Operation {
+        Operation::Destroy {
+            object: key.id.into(),
+        }
+    }
+
+    fn making(id: &[u8], label: &str) -> Operation {
+        let template = Attributes::default()
+            .with_flag(ck::CKA_TOKEN, true)
+            .with(ck::CKA_ID, id.to_vec())
+            .with(ck::CKA_LABEL, label.as_bytes().to_vec());
+        Operation::Generate {
+            mechanism: Mechanism::plain(ck::CKM_AES_KEY_GEN),
+            template,
+        }
+    }
+
+    #[test]
+    fn the_broker_uses_all_keys_and_changes_its_own_alone() {
+        let (own, other) = (key(1, MARK), key(2, b"another"));
+        let token = FakeToken::builder("one").objects(vec![own.clone(), other.clone()]);
+        let token = token.build();
+        let seat = Seat {
+            name: "one".into(),
+            member: "one".into(),
+            weight: 1,
+            timeout: Duration::from_secs(20),
+            connector: Arc::new(move || Ok(Arc::clone(&token) as Arc<dyn Token>)),
+        };
+        let pool = Pool::start(Options::default(), vec![seat]).unwrap();
+        let text = "[pool]\nlabel = \"web\"\n[[token]]\nmodule = \"/usr/lib/vendor.so\"\nuri = \"pkcs11:token=one\"\n\
+                    pin = { file = \"one.pin\" }\n";
+        let config = hsmux_config::parse(Path::new("/hsmux.toml"), text).unwrap();
+        let settings = Settings::of_service(&config, Clients::Broker);
+        let catalogue = pool.catalogue();
+        let rights = Rights {
+            settings: &settings,
+            catalogue: &catalogue,
+            logged_in: true,
+        };
+        let may = |operation: &Operation| rights.check(operation, |_| None).map_err(|e| e.kind());
+        for key in [&own, &other] {
+            assert_eq!(may(&using(key)), Ok(()));
+        }
+        assert_eq!(may(&destroying(&own)), Ok(()));
+        assert_eq!(may(&destroying(&other)), Err(Kind::Forbidden));
+        assert_eq!(may(&making(MARK, "mine")), Ok(()));
+        assert_eq!(may(&making(b"another", "mine")), Err(Kind::Forbidden));
+        // A transport key would open every key that is made later.
+        let label = format!("{HIDDEN_LABEL}-1");
+        assert_eq!(may(&making(MARK, &label)), Err(Kind::Forbidden));
+        let wrap = Operation::Wrap {
+            mechanism: Mechanism::plain(ck::CKM_AES_KEY_WRAP_PAD),
+            wrapping: own.id.into(),
+            key: own.id.into(),
+        };
+        assert_eq!(may(&wrap), Err(Kind::Forbidden));
+        // It would hide the public key of another, and could then destroy it.
+        let template = Attributes::default()
+            .with_number(ck::CKA_CLASS, ck::CKO_PUBLIC_KEY)
+            .with_flag(ck::CKA_TOKEN, true)
+            .with(ck::CKA_ID, MARK.to_vec());
+        let create = Operation::Create {
+            template: template.clone(),
+            near: None,
+        };
+        let rename = Operation::SetAttributes {
+            object: own.id.into(),
+            template,
+        };
+        for change in [create, rename] {
+            assert_eq!(may(&change), Err(Kind::Forbidden));
+        }
+    }
 }

@@ -135,6 +135,7 @@ impl AppService {
             Clients::Programs => Owner::User(uid),
             Clients::Host => Owner::Host(self.number),
             Clients::Gateway => Owner::Gateway,
+            Clients::Broker => Owner::Broker(0),
         }
     }
 
@@ -203,7 +204,10 @@ impl Service for ListenerService {
         let who = match &self.client {
             None => Who::new(peer.uid, peer.pid, &hello.program),
             Some(ServiceClient::Host { name, .. }) => Who::of_host(peer.uid, name),
-            Some(ServiceClient::Service) => Who::of_service(peer.uid, peer.pid, "gateway"),
+            Some(ServiceClient::Service) => {
+                let name = self.service.settings.load().clients.name();
+                Who::of_service(peer.uid, peer.pid, name)
+            }
         };
         let admitted = self.service.settings.load().admit(peer.uid);
         admitted.inspect_err(|error| {

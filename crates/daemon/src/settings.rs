@@ -35,12 +35,29 @@ pub enum Clients {
     Host,
     /// The pool of the gateway of this host.
     Gateway,
+    /// The pool of the broker of this host.
+    Broker,
 }
 
 impl Clients {
     /// Whether it is a pool, of which this one is a member.
     pub fn is_pool(self) -> bool {
         self != Self::Programs
+    }
+
+    /// Whether it is a service, which the daemon has started.
+    pub fn is_service(self) -> bool {
+        matches!(self, Self::Gateway | Self::Broker)
+    }
+
+    /// The name of the service.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Programs => "program",
+            Self::Host => "host",
+            Self::Gateway => "gateway",
+            Self::Broker => "broker",
+        }
     }
 }
 
@@ -69,22 +86,23 @@ impl Settings {
         }
     }
 
-    /// What the gateway may do: sign, and change nothing.
-    pub fn of_gateway(config: &Config) -> Self {
+    /// What a service may do. The gateway signs, and changes nothing; [`crate::rights`] has the broker's rights.
+    pub fn of_service(config: &Config, clients: Clients) -> Self {
+        let is_broker = clients == Clients::Broker;
         let listener = Listener {
             socket: Socket {
-                path: "[gateway]".into(),
+                path: format!("[{}]", clients.name()).into(),
                 ..Socket::default()
             },
             keys: Vec::new(),
-            broker_keys: false,
-            read_only: true,
+            broker_keys: is_broker,
+            read_only: !is_broker,
             direct: config.listeners.iter().all(|listener| listener.direct),
             login: Login::Peer,
             pin: None,
         };
         Self {
-            clients: Clients::Gateway,
+            clients,
             ..Self::new(config, &listener)
         }
     }
@@ -136,7 +154,7 @@ impl Settings {
             self.shows(&entry.object)
         };
         let for_them = match self.clients {
-            Clients::Programs => true,
+            Clients::Programs | Clients::Broker => true,
             Clients::Host => catalogue.is_own(entry),
             // What TLS needs.
             Clients::Gateway => entry.object.id.class != Class::SECRET_KEY || signs(&entry.object),

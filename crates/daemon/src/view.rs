@@ -68,7 +68,7 @@ fn view(catalogue: &Catalogue, settings: &Settings, logged_in: bool) -> View {
         let entry = catalogue.get(&object.id)?;
         let seen = settings.offers(catalogue, entry) && (logged_in || !is_private(object));
         seen.then(|| match settings.clients {
-            Clients::Gateway => catalogue.with_inability(entry),
+            Clients::Gateway | Clients::Broker => catalogue.with_inability(entry),
             Clients::Programs | Clients::Host => object.clone(),
         })
     };

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use hsmux_config::GatewaySection;
 use hsmux_edge::access_log::AccessLog;
 use hsmux_edge::tcp_listener;
-use hsmux_service::{Daemon, ServiceProcess};
+use hsmux_service::{Daemon, DaemonPool, Queueing, ServiceProcess};
 use hsmux_token::{Error, Kind, Result};
 use hsmux_wire::Reactor;
 use tokio::net::TcpListener;
@@ -56,7 +56,9 @@ impl ServiceProcess for Gateway {
             .map_err(|e| failed("threads", &e))?;
         let reactor = Reactor::without_thread()?;
         runtime.spawn(hsmux_service::drive(Arc::clone(&reactor)));
-        let (pool, estimates) = hsmux_service::pool(daemon, &reactor)?;
+        let DaemonPool {
+            pool, estimates, ..
+        } = hsmux_service::pool(daemon, &reactor, Queueing::InService)?;
         let metrics = Metrics::new()?;
         let mut watcher = SiteWatcher::new(section, &pool);
         let tickets = TicketKeyRotation::of(section, &pool, &metrics)?;

@@ -163,9 +163,8 @@ impl Signatures {
         let Some((grant, QueuedSignature { request, state })) = next else {
             return false;
         };
-        let claim = self
-            .pool
-            .submit_behind(self.tracked(grant, request), Owner::Gateway);
+        let request = self.tracked(grant, request);
+        let claim = self.pool.submit_claimed(request, Owner::Gateway, None);
         let mut state = state.lock();
         if matches!(*state, RequestState::Unwanted) {
             drop(state);

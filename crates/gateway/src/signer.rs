@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use boring::ex_data::Index;
 use boring::ssl::{Ssl, SslRef, SslSignatureAlgorithm};
-use hsmux_token::{Done, Error, Kind, ObjectId, Operation, Request, Result, Verb};
+use hsmux_service::request_number;
+use hsmux_token::{Behalf, Done, Error, Kind, ObjectId, Operation, Request, Result, Verb};
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 use tokio_boring::{
@@ -190,7 +191,11 @@ impl Signer {
         });
         let deadline = Instant::now() + self.patience;
         let request = Request {
-            behalf: progress.client.map(|client| client.to_string().into()),
+            behalf: Some(Box::new(Behalf {
+                client: progress.client.map(|client| client.to_string()),
+                request: request_number(),
+                ..Behalf::default()
+            })),
             operation,
             deadline,
             done,

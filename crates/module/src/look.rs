@@ -39,6 +39,7 @@ impl ModuleToken {
         let left = self.by_name();
         let gone = before.into_keys().filter(|id| !left.contains_key(id));
         Ok(ObjectChanges {
+            is_partial: false,
             made,
             gone: gone.collect(),
         })

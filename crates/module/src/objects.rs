@@ -88,7 +88,11 @@ impl ModuleToken {
         self.handles.replace(found);
         let all: BTreeMap<_, _> = handles.into_iter().zip(objects.iter().cloned()).collect();
         let epoch = self.object_cache.replace(all);
-        Ok(Arc::new(Snapshot { epoch, objects }))
+        Ok(Arc::new(Snapshot {
+            epoch,
+            objects,
+            is_partial: false,
+        }))
     }
 
     fn read_all(&self, session: Session) -> Result<(Vec<Handle>, Vec<Attributes>)> {

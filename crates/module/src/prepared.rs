@@ -9,9 +9,9 @@ use hsmux_token::{Mechanism, ObjectId, Operation, OperationKind, Result, Verb};
 
 use crate::ModuleToken;
 use crate::execute::is_about_handle;
-use crate::here::Task;
 use crate::library::{Handle, Session};
 use crate::sessions::Sessions;
+use crate::usual_durations::Task;
 
 /// How long a prepared signature waits.
 const LIFE: Duration = Duration::from_millis(100);

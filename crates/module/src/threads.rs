@@ -8,7 +8,7 @@ use hsmux_token::sync::{Condvar, Mutex};
 use hsmux_token::{Batch, Done, Error, Kind, Outcome, Request, Result, Token};
 
 use crate::ModuleToken;
-use crate::here::Task;
+use crate::usual_durations::Task;
 
 /// Waiting requests and their threads.
 pub(crate) struct Threads {
@@ -21,8 +21,6 @@ struct ThreadState {
     waiting: VecDeque<Request>,
     /// The callback of each thread's running request.
     running: Vec<Option<Done>>,
-    /// The callbacks of operations on callers' threads.
-    here: Vec<Option<Done>>,
     idle: usize,
     started: usize,
     /// Set once the token is closed or aborted.
@@ -35,7 +33,6 @@ impl Threads {
             state: Mutex::new(ThreadState {
                 waiting: VecDeque::new(),
                 running: std::iter::repeat_with(|| None).take(most).collect(),
-                here: Vec::new(),
                 idle: 0,
                 started: 0,
                 over: None,
@@ -78,40 +75,12 @@ impl Threads {
         (0..new).for_each(|_| self.wake.notify_one());
     }
 
-    /// Runs a request on this thread.
-    pub(crate) fn run_here(&self, token: &ModuleToken, request: Request, task: &Task) {
-        let Request {
-            behalf: _,
-            operation,
-            deadline,
-            done,
-        } = request;
-        let mut state = self.state.lock();
-        if let Some(error) = state.over.clone() {
-            drop(state);
-            return done.complete(Err(error));
-        }
-        let free = state.here.iter().position(Option::is_none);
-        let index = free.unwrap_or(state.here.len());
-        if free.is_none() {
-            state.here.push(None);
-        }
-        state.here[index] = Some(done);
-        drop(state);
-        let result = run(token, &operation, deadline, Some(task));
-        let done = self.state.lock().here[index].take();
-        if let Some(done) = done {
-            done.complete(result);
-        }
-    }
-
     /// Fails all waiting and running requests with `error`.
     pub(crate) fn abort(&self, error: &Error) {
         let mut state = self.state.lock();
         state.over = Some(error.clone());
         let waiting = std::mem::take(&mut state.waiting);
-        let ThreadState { running, here, .. } = &mut *state;
-        let running = running.iter_mut().chain(here).filter_map(Option::take);
+        let running = state.running.iter_mut().filter_map(Option::take);
         let running: Vec<_> = running.collect();
         drop(state);
         self.wake.notify_all();

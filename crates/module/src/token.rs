@@ -13,7 +13,6 @@ use hsmux_token::{
 use crate::Options;
 use crate::by_name::ByName;
 use crate::copies::Copies;
-use crate::here::{CallerThreadPermit, Task, UsualDurations};
 use crate::library::{Handle, LibraryRef};
 use crate::object_cache::ObjectCache;
 use crate::pace::Paces;
@@ -21,6 +20,7 @@ use crate::prepared::PreparedSignatures;
 use crate::sessions::{Purpose, Sessions};
 use crate::streams::Streams;
 use crate::threads::Threads;
+use crate::usual_durations::{Task, UsualDurations};
 use crate::{pin, slots};
 use hsmux_state::FileLock;
 
@@ -93,13 +93,6 @@ impl ModuleToken {
 }
 
 impl ModuleToken {
-    /// The right to run an operation on the caller's thread, if the operation is short.
-    fn turn_here(&self, operation: &Operation) -> Option<(CallerThreadPermit, Task)> {
-        let task = Task::of(operation)?;
-        let permit = self.usual.is_short(&task).then(CallerThreadPermit::take)?;
-        Some((permit?, task))
-    }
-
     /// Ends copies, streams and prepared signatures of a key that has changed or been deleted.
     pub(crate) fn end_uses(&self, key: ObjectId) {
         self.streams.end(&self.sessions, key);
@@ -121,15 +114,6 @@ impl Token for ModuleToken {
 
     fn submit(&self, batch: Batch) {
         self.threads.submit(batch);
-    }
-
-    fn submit_here(&self, batch: Batch) {
-        for request in batch {
-            match self.turn_here(&request.operation) {
-                Some((_turn, task)) => self.threads.run_here(self, request, &task),
-                None => self.submit(Batch::from_buf([request])),
-            }
-        }
     }
 
     fn look(&self) -> Result<ObjectChanges> {

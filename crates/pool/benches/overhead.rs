@@ -40,6 +40,7 @@ impl Nothing {
                 ..TokenInfo::default()
             }),
             objects: Arc::new(Snapshot {
+                is_partial: false,
                 epoch: 1,
                 objects: vec![Object {
                     id: key(),

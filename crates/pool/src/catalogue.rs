@@ -29,6 +29,8 @@ pub struct Catalogue {
     pub(crate) remote: SeatSet,
     /// All that are neither parked nor removed.
     pub(crate) expected: SeatSet,
+    /// Pools, members of which are away and may have more objects.
+    pub(crate) partial: SeatSet,
     /// Those that have not yet shown their objects, or failed to.
     pub(crate) unsettled: SeatSet,
     /// Those that have shown their objects since they were added, in service or not.
@@ -143,8 +145,21 @@ impl Catalogue {
 
     /// True if no member has the object, and no absent member may have it.
     pub fn lacks(&self, id: &ObjectId) -> bool {
+        self.is_complete() && !self.entries.contains_key(id)
+    }
+
+    /// True if no absent member may have other objects.
+    pub fn is_complete(&self) -> bool {
         let all_serve = self.expected.minus(&self.in_service).is_empty();
-        self.is_served() && all_serve && !self.entries.contains_key(id)
+        self.is_served() && all_serve && self.partial.and(&self.in_service).is_empty()
+    }
+
+    /// True if a token of this host that is away has the object.
+    pub fn may_return(&self, id: &ObjectId) -> bool {
+        self.get(id).is_some_and(|entry| {
+            let away = |replica: &Replica| replica.state == ReplicaState::Away;
+            self.is_own(entry) && entry.replicas.iter().any(away)
+        })
     }
 
     /// True if any seat is in service.
@@ -165,6 +180,7 @@ impl Catalogue {
             let mut objects: Vec<_> = visible.map(|entry| Object::clone(&entry.object)).collect();
             objects.sort_unstable_by_key(|object| object.id);
             Arc::new(Snapshot {
+                is_partial: !self.is_complete(),
                 epoch: self.epoch,
                 objects,
             })

@@ -44,6 +44,9 @@ pub trait Connector: Send + Sync {
         Ok(false)
     }
 
+    /// Cancels a request at the token, if it still waits there (`Behalf::request`). Never blocks.
+    fn withdraw(&self, _request: u64) {}
+
     /// Opens a connection beside those that serve, for [`Token::look`]. Called only with [`Care::look`].
     fn connect_probe(&self) -> Result<Arc<dyn Token>> {
         self.connect()

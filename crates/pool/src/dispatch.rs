@@ -33,19 +33,9 @@ struct Start {
     job: Arc<Job>,
 }
 
-/// On which thread an operation starts.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Thread {
-    /// On one that has other things to do.
-    #[default]
-    Any,
-    /// On one of several that serve callers: short work may run on it.
-    Callers,
-}
-
 impl Start {
-    fn run(self, thread: Thread) {
-        self.core.submit_to(self.lane, &self.job, thread);
+    fn run(self) {
+        self.core.submit_to(self.lane, &self.job);
     }
 }
 
@@ -61,12 +51,12 @@ impl Drop for OutsideAgain {
 
 impl Core {
     /// Looks for a seat; the answer comes by completion.
-    pub fn place(self: &Arc<Self>, job: Arc<Job>, thread: Thread) {
+    pub fn place(self: &Arc<Self>, job: Arc<Job>) {
         let work = ScheduledWork::Job(Arc::clone(&job));
         let attempt = job.attempt.lock().clone();
         let acquired = self.acquire(&job.need, &attempt, job.term, Some(&work), || work.clone());
         match acquired {
-            Ok(Acquired::Granted(lane)) => self.start(lane, job, thread),
+            Ok(Acquired::Granted(lane)) => self.start(lane, job),
             Ok(Acquired::Waiting(ticket)) => {
                 if !job.waits(ticket) && self.scheduler.lock().cancel(ticket).is_some() {
                     job.complete(Err(cancelled()));
@@ -82,13 +72,13 @@ impl Core {
             let record = &lane.connection.record;
             self.alarm.by(lane.since + record.seat.timeout);
             match work {
-                ScheduledWork::Job(job) => self.start(lane, job, Thread::Any),
+                ScheduledWork::Job(job) => self.start(lane, job),
                 ScheduledWork::Caller(waiter) => waiter.give(Ok(lane)),
             }
         }
     }
 
-    fn start(self: &Arc<Self>, lane: Lane, job: Arc<Job>, thread: Thread) {
+    fn start(self: &Arc<Self>, lane: Lane, job: Arc<Job>) {
         let start = Start {
             core: Arc::clone(self),
             lane,
@@ -108,12 +98,12 @@ impl Core {
         }
         let _outside_again = OutsideAgain;
         while let Some(start) = next {
-            start.run(thread);
+            start.run();
             next = PUT_OFF.with_borrow_mut(|put_off| put_off.as_mut()?.pop_front());
         }
     }
 
-    fn submit_to(self: &Arc<Self>, lane: Lane, job: &Job, thread: Thread) {
+    fn submit_to(self: &Arc<Self>, lane: Lane, job: &Job) {
         let Lane {
             run_id,
             connection,
@@ -141,10 +131,8 @@ impl Core {
             deadline,
             done,
         }]);
-        match thread {
-            Thread::Any => token.token.submit(batch),
-            Thread::Callers => token.token.submit_here(batch),
-        }
+        job.runs_on(&token);
+        token.token.submit(batch);
     }
 
     /// A token has answered: the lane goes to the next request before the caller hears of it.
@@ -216,7 +204,7 @@ impl Core {
         match answer {
             Some(error) => job.complete(Err(error)),
             None if job.is_cancelled() => job.complete(Err(cancelled())),
-            None => self.place(job, Thread::Any),
+            None => self.place(job),
         }
     }
 

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hsmux_token::sync::{Condvar, Mutex};
-use hsmux_token::{Done, Error, Operation, Outcome, Request, Result};
+use hsmux_token::{Behalf, Done, Error, Operation, Outcome, Request, Result};
 
 use crate::claim::Requester;
 use crate::client_session::Affinity;
-use crate::dispatch::Thread;
 use crate::need::Need;
 use crate::owner::Owner;
 use crate::record::SeatConnection;
@@ -30,7 +29,7 @@ pub(crate) struct Job {
     pub term: Term,
     pub attempt: Mutex<RequestAttempts>,
     /// The client on whose behalf a service requests it.
-    pub behalf: Option<Box<str>>,
+    pub behalf: Option<Box<Behalf>>,
     /// Records its timing.
     pub timing: Option<Arc<RequestTiming>>,
     /// Its requester, if that may go away.
@@ -48,16 +47,15 @@ pub(crate) struct Ask<'a> {
     /// The owner, if it has no affinity.
     pub owner: Owner,
     pub timing: Option<Arc<RequestTiming>>,
-    /// The kind of the calling thread.
-    pub thread: Thread,
 }
 
 /// The state of a request, for its cancellation.
-#[derive(Clone, Copy)]
 enum JobState {
     /// It runs, or a seat is being chosen.
     Active,
     Queued(Ticket),
+    /// It runs in the daemon's pool, which can withdraw it.
+    InDaemon(Arc<SeatConnection>),
     /// Its caller has gone away.
     Cancelled,
 }
@@ -142,6 +140,20 @@ impl Job {
             .is_some_and(|requester| requester.is_gone())
     }
 
+    /// A seat has it. If that is the daemon's pool, it can be withdrawn there.
+    pub fn runs_on(&self, connection: &Arc<SeatConnection>) {
+        let Some(request) = self.withdrawal() else {
+            return;
+        };
+        let mut state = self.state.lock();
+        if matches!(*state, JobState::Cancelled) {
+            drop(state);
+            connection.record.seat.connector.withdraw(request);
+        } else {
+            *state = JobState::InDaemon(Arc::clone(connection));
+        }
+    }
+
     /// Cancels it, unless it was answered. Answers its ticket if it waits in the queue.
     pub fn cancel(&self) -> Option<Ticket> {
         if self.done.lock().is_none() {
@@ -150,8 +162,21 @@ impl Job {
         let mut state = self.state.lock();
         match std::mem::replace(&mut *state, JobState::Cancelled) {
             JobState::Queued(ticket) => Some(ticket),
+            JobState::InDaemon(connection) => {
+                drop(state);
+                if let Some(request) = self.withdrawal() {
+                    connection.record.seat.connector.withdraw(request);
+                }
+                None
+            }
             JobState::Active | JobState::Cancelled => None,
         }
+    }
+
+    /// The number by which the daemon can withdraw it.
+    fn withdrawal(&self) -> Option<u64> {
+        let request = self.behalf.as_ref()?.request;
+        (request != 0).then_some(request)
     }
 
     /// Its run on a seat has ended.

@@ -33,7 +33,6 @@ mod proof;
 mod record;
 mod registry;
 mod request_timing;
-mod runtime_watchdog;
 mod scheduler;
 mod seatset;
 mod session_keys;
@@ -57,9 +56,8 @@ pub use member::PoolMember;
 pub use options::Options;
 pub use owner::Owner;
 pub use panics::one_round;
-pub use pool::{Pool, serving_threads};
+pub use pool::Pool;
 pub use request_timing::{RequestTiming, SeatRun};
-pub use runtime_watchdog::{RuntimeState, RuntimeWatchdog};
 pub use scheduler::{DEEPEST, Spread};
 pub use status::{
     DebtStatus, ObjectStatus, PoolStatus, ReplicaStatus, SeatState, SeatStatus, TokenStatus,

@@ -22,8 +22,6 @@ mod submit;
 #[cfg(test)]
 mod tests;
 
-pub use submit::serving_threads;
-
 use queue::ChangeQueue;
 
 /// Many tokens as one.

@@ -25,6 +25,8 @@ pub(crate) struct Registry {
     pub unsettled: SeatSet,
     /// Of other hosts.
     pub remote: SeatSet,
+    /// See [`Catalogue::is_complete`].
+    partial: SeatSet,
     /// Of seats that are being read.
     pub amendments: Amendments,
     /// True if the broker's keys are as hsmux's own: neither shown nor served.
@@ -66,6 +68,7 @@ impl Registry {
     ) -> Vec<ObjectId> {
         self.visibly |= self.seats.get(&index).map(|h| &h.info) != Some(&holder.info);
         self.seats.insert(index, holder.clone());
+        self.set_partial(index, snapshot.is_partial);
         let mut present: HashMap<ObjectId, (&Object, bool)> = HashMap::new();
         for object in &snapshot.objects {
             let twins = present.contains_key(&object.id);
@@ -108,11 +111,19 @@ impl Registry {
     pub fn is_news(&self, index: usize, seen: &ObjectChanges) -> bool {
         let known =
             |object: &Object| self.replica(index, &object.id).map(|r| &*r.object) == Some(object);
-        !seen.made.iter().all(known) || seen.gone.iter().any(|id| self.replica(index, id).is_some())
+        !seen.made.iter().all(known)
+            || seen.gone.iter().any(|id| self.replica(index, id).is_some())
+            || seen.is_partial != self.partial.contains(index)
+    }
+
+    fn set_partial(&mut self, index: usize, is_partial: bool) {
+        self.visibly |= self.partial.contains(index) != is_partial;
+        self.partial.set(index, is_partial);
     }
 
     /// Applies changes of others on the seat's token. Answers the objects to prove.
     pub fn learn(&mut self, index: usize, holder: &Holder, seen: &ObjectChanges) -> Vec<ObjectId> {
+        self.set_partial(index, seen.is_partial);
         for id in &seen.gone {
             self.drop_replica(index, id);
         }
@@ -241,6 +252,7 @@ impl Registry {
             edition: self.edition,
             mechanisms,
             expected: self.expected,
+            partial: self.partial,
             unsettled: self.unsettled,
             shown: self.seats.keys().copied().collect(),
             generations,

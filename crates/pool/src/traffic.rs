@@ -1,14 +1,15 @@
 //! What the seats do, in numbers alone: cheap enough to be read every second, however many keys there are.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+use serde::{Deserialize, Serialize};
 
 use crate::core::Core;
 use crate::record::{LifeState, Record};
 use crate::scheduler::Spread;
 
 /// What a pool does now and has done since its start.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Traffic {
     /// Operations that wait.
     pub waiting: usize,
@@ -19,12 +20,12 @@ pub struct Traffic {
 }
 
 /// The same of a seat.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SeatTraffic {
     /// `hsm1#2`.
-    pub name: Arc<str>,
+    pub name: String,
     /// `hsm1`.
-    pub member: Arc<str>,
+    pub member: String,
     /// True if it serves.
     pub in_service: bool,
     /// Operations that it runs now.
@@ -56,8 +57,8 @@ fn seat(core: &Core, record: &Record) -> SeatTraffic {
     let activity = activity.unwrap_or_default();
     let life = record.life.lock();
     SeatTraffic {
-        name: Arc::clone(&record.name),
-        member: Arc::clone(&record.member),
+        name: record.name.to_string(),
+        member: record.member.to_string(),
         in_service: matches!(life.state, LifeState::InService),
         in_flight: activity.running,
         lanes: activity.lanes,

@@ -129,10 +129,6 @@ impl Token for MemberToken {
         self.token.submit(batch);
     }
 
-    fn submit_here(&self, batch: Batch) {
-        self.token.submit_here(batch);
-    }
-
     fn execute(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
         self.token.execute(operation, deadline)
     }

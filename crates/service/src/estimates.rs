@@ -21,6 +21,12 @@ const GOOD_FOR: Duration = Duration::from_secs(1);
 /// Uses of a key within [`INTERVAL`] that make direct connections worth it.
 const WORTH: u32 = 16;
 
+/// Keys with direct connections, if the service does not name its keys beforehand. The one that came first goes first.
+const MOST_COUNTED: usize = 32;
+
+/// Keys whose uses are counted within [`INTERVAL`].
+const COUNTED: usize = 256;
+
 /// Estimates of the keys of a service. A thread asks the daemon for them while the keys are used.
 pub struct Estimates(Arc<EstimateCache>);
 
@@ -38,6 +44,8 @@ struct EstimateCache {
 #[derive(Default)]
 struct EstimateState {
     keys: Vec<ObjectId>,
+    /// Uses since the daemon was last asked, of keys that are not estimated.
+    uses: HashMap<ObjectId, u32>,
     has_ended: bool,
 }
 
@@ -88,12 +96,7 @@ impl Estimates {
             used.uses.fetch_add(1, Ordering::Relaxed);
             used.estimate
         });
-        if !cache.is_wanted.load(Ordering::Relaxed) && !cache.is_wanted.swap(true, Ordering::AcqRel)
-        {
-            // The lock ensures that the thread has either seen the flag or waits already.
-            let _state = cache.state.lock();
-            cache.wake.notify_one();
-        }
+        cache.want();
         match estimate {
             Some(estimate) if snapshot.at.elapsed() < GOOD_FOR => estimate,
             Some(estimate) => Estimate {
@@ -108,6 +111,20 @@ impl Estimates {
                 times: None,
             },
         }
+    }
+
+    /// Counts a use of a key that was not [named](Self::learn): keys that are used often get direct connections.
+    pub fn count_use(&self, key: &ObjectId) {
+        let cache = &self.0;
+        if let Some(used) = cache.snapshot.load().of_keys.get(key) {
+            used.uses.fetch_add(1, Ordering::Relaxed);
+        } else {
+            let mut state = cache.state.lock();
+            if state.uses.len() < COUNTED || state.uses.contains_key(key) {
+                *state.uses.entry(*key).or_default() += 1;
+            }
+        }
+        cache.want();
     }
 
     /// The number of uses that keep these members busy.
@@ -142,10 +159,34 @@ impl EstimateCache {
         }
     }
 
-    /// Asks for the estimates of all keys.
+    /// Wakes the thread, if it has not been woken since the daemon was last asked.
+    fn want(&self) {
+        if self.is_wanted.load(Ordering::Relaxed) || self.is_wanted.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        // The lock ensures that the thread has either seen the flag or waits already.
+        let _state = self.state.lock();
+        self.wake.notify_one();
+    }
+
+    /// Asks for the estimates of all keys, with those that were used often.
     fn ask(&self) {
         let _turn = self.asking.lock();
-        let keys = self.state.lock().keys.clone();
+        let mut state = self.state.lock();
+        let uses = std::mem::take(&mut state.uses);
+        let often = uses.into_iter().filter(|(_, uses)| *uses >= WORTH);
+        let often: Vec<_> = often.map(|(key, _)| key).collect();
+        let has_more = !often.is_empty();
+        if has_more {
+            state.keys.extend(often);
+            let surplus = state.keys.len().saturating_sub(MOST_COUNTED);
+            state.keys.drain(..surplus);
+        }
+        let keys = state.keys.clone();
+        drop(state);
+        if has_more {
+            self.connector.keep_direct(&keys);
+        }
         match self.connector.estimates(&keys) {
             Ok(estimates) => self
                 .snapshot

@@ -7,12 +7,14 @@ mod direct;
 mod driver;
 mod estimates;
 mod member;
+mod readings;
 mod recorder;
 mod run;
 
 pub use daemon::{Daemon, DaemonEvent};
 pub use driver::drive;
 pub use estimates::Estimates;
-pub use member::pool;
+pub use member::{DaemonPool, Queueing, Submitted, pool, request_number};
+pub use readings::{Readings, SpanReadings};
 pub use recorder::LinkRecorder;
 pub use run::{ServiceProcess, run};

@@ -2,20 +2,26 @@
 
 use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use hsmux_pool::{Care, Connector, Options, Pool, Seat};
+use hsmux_pool::{Care, Changes, Connector, Options, Pool, Seat};
 use hsmux_token::fork::Unshared;
-use hsmux_token::{Error, Estimate, Kind, ObjectId, Result, Token, TokenInfo};
+use hsmux_token::{
+    Batch, Done, Error, Estimate, Kind, ObjectId, ObjectRef, Operation, Outcome, Request, Result,
+    Token, TokenInfo,
+};
 use hsmux_wire::frame::{Message, decode_reply};
 use hsmux_wire::{
-    Answer, Call, Connection, ESTIMATED, Greeting, Hello, Link, Reactor, RemoteToken, SPOKEN,
-    ServiceClient, decode,
+    Answer, Call, Connection, ESTIMATED, Greeting, Hello, Item, Link, Reactor, RemoteToken, SPOKEN,
+    ServiceClient, WITHDRAWN, decode,
 };
 use parking_lot::Mutex;
 
-use crate::{Daemon, Estimates};
+use crate::{Daemon, Estimates, Readings};
 
 /// The member's name in messages.
 const NAME: &str = "the daemon";
@@ -23,12 +29,110 @@ const NAME: &str = "the daemon";
 /// How long the daemon may take to answer while a connection to it is made.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Limit on connections to the daemon, even if its tokens do more at once.
+/// Limit on connections to the daemon, by where requests wait.
 const LANES: u32 = 256;
+const LANES_IN_DAEMON: u32 = 2048;
 
-/// A pool whose only member is the daemon. There is a connection for each operation that the daemon's tokens do at
-/// once. Answers come on the thread that turns the reactor.
-pub fn pool(daemon: &Arc<Daemon>, reactor: &Arc<Reactor>) -> Result<(Arc<Pool>, Estimates)> {
+/// More connections than the daemon's queue has places: it refuses requests, or displaces them, by its own rules.
+const SPARE_LANES: u32 = 64;
+
+/// Withdrawals that wait to be sent. Requests beyond them run on until their deadline.
+const WITHDRAWALS: usize = 4096;
+
+/// Where requests wait for a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queueing {
+    /// In the service: there is a connection for each operation that the daemon's tokens do at once.
+    InService,
+    /// In the daemon, which knows the tokens of each key: there is a connection for each request that its queue takes.
+    InDaemon,
+}
+
+/// The daemon's pool in a service.
+pub struct DaemonPool {
+    /// A pool whose only member is the daemon.
+    pub pool: Arc<Pool>,
+    /// Waiting times of its keys.
+    pub estimates: Estimates,
+    connector: Arc<DaemonConnector>,
+}
+
+impl DaemonPool {
+    /// Submits a use of a key, or another operation that changes no token. Dropping the result while the request waits
+    /// in the daemon withdraws it.
+    pub fn submit(&self, request: Request) -> Submitted {
+        if let Operation::Use {
+            key: ObjectRef::Token(key),
+            ..
+        } = &request.operation
+        {
+            self.estimates.count_use(key);
+        }
+        let number = request.behalf.as_ref().map_or(0, |behalf| behalf.request);
+        let has_answer = Arc::new(AtomicBool::new(false));
+        let (done, answered) = (request.done, Arc::clone(&has_answer));
+        let done = Done::new(move |result| {
+            answered.store(true, Ordering::Relaxed);
+            done.complete(result);
+        });
+        let token = match self.connector.newest() {
+            Ok(token) => {
+                token.submit(Batch::from_buf([Request { done, ..request }]));
+                Some(token)
+            }
+            Err(error) => {
+                done.complete(Err(error));
+                None
+            }
+        };
+        Submitted {
+            connector: Arc::clone(&self.connector),
+            token,
+            number,
+            has_answer,
+        }
+    }
+
+    /// What the daemon does now. Blocks.
+    pub fn readings(&self) -> Result<Readings> {
+        Readings::from_json(&self.connector.newest()?.readings()?)
+    }
+}
+
+/// A request at the daemon. Dropping it withdraws the request, unless it has its answer.
+#[must_use = "dropping this withdraws the request"]
+pub struct Submitted {
+    connector: Arc<DaemonConnector>,
+    /// Its connections stay open for it, though others may have replaced them.
+    token: Option<Arc<RemoteToken>>,
+    number: u64,
+    has_answer: Arc<AtomicBool>,
+}
+
+impl Drop for Submitted {
+    fn drop(&mut self) {
+        if self.number == 0 || self.has_answer.load(Ordering::Relaxed) {
+            return;
+        }
+        let is_here = |token: &Arc<RemoteToken>| token.withdraw_waiting(self.number);
+        if !self.token.as_ref().is_some_and(is_here) {
+            self.connector.withdraw(self.number);
+        }
+    }
+}
+
+/// The number of a new request, for [`hsmux_token::Behalf::request`].
+pub fn request_number() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
+}
+
+/// Connects to the daemon. Answers come on the thread that turns the reactor.
+pub fn pool(
+    daemon: &Arc<Daemon>,
+    reactor: &Arc<Reactor>,
+    queueing: Queueing,
+) -> Result<DaemonPool> {
     let options = Options {
         answers: None,
         ..Options::from(&*daemon.config())
@@ -36,12 +140,17 @@ pub fn pool(daemon: &Arc<Daemon>, reactor: &Arc<Reactor>) -> Result<(Arc<Pool>, 
     let mut client = [0; 16];
     getrandom::fill(&mut client)
         .map_err(|e| Error::pool(Kind::Environment, format!("no random bytes: {e}")))?;
+    let (withdrawals, withdrawn) = sync_channel(WITHDRAWALS);
     let connector = Arc::new(DaemonConnector {
         daemon: Arc::clone(daemon),
         reactor: Arc::clone(reactor),
-        newest: Mutex::default(),
+        connected: Mutex::default(),
         client,
+        queueing,
+        queue: u32::try_from(options.queue).unwrap_or(u32::MAX),
+        withdrawals,
     });
+    withdraw_in_background(&connector, withdrawn)?;
     let seat = Seat {
         name: NAME.to_owned(),
         member: NAME.to_owned(),
@@ -50,15 +159,51 @@ pub fn pool(daemon: &Arc<Daemon>, reactor: &Arc<Reactor>) -> Result<(Arc<Pool>, 
         connector: Arc::clone(&connector) as Arc<dyn Connector>,
     };
     let pool = Pool::start(options, vec![seat])?;
-    Ok((pool, Estimates::start(connector)?))
+    pool.set_changes(Arc::new(DaemonChanges(Arc::clone(&connector))));
+    Ok(DaemonPool {
+        pool,
+        estimates: Estimates::start(Arc::clone(&connector))?,
+        connector,
+    })
+}
+
+/// Sends withdrawals on a thread of its own, for as long as there is a connector.
+fn withdraw_in_background(
+    connector: &Arc<DaemonConnector>,
+    withdrawn: Receiver<u64>,
+) -> Result<()> {
+    let connector = Arc::downgrade(connector);
+    let thread = thread::Builder::new().name("hsmux-withdraw".into());
+    let started = thread.spawn(move || {
+        while let Ok(first) = withdrawn.recv() {
+            let others = withdrawn.try_iter().take(WITHDRAWN - 1);
+            let requests = std::iter::once(first).chain(others).collect();
+            let Some(connector) = connector.upgrade() else {
+                return;
+            };
+            let sent = connector
+                .newest()
+                .and_then(|token| token.withdraw(requests));
+            if let Err(error) = sent {
+                tracing::debug!(%error, "requests were not withdrawn");
+            }
+        }
+    });
+    started.map_err(|error| Error::pool(Kind::Environment, format!("no thread: {error}")))?;
+    Ok(())
 }
 
 pub(crate) struct DaemonConnector {
     daemon: Arc<Daemon>,
     reactor: Arc<Reactor>,
-    newest: Mutex<Weak<RemoteToken>>,
+    /// In the order in which they were made: the pool may keep an earlier one.
+    connected: Mutex<Vec<Weak<RemoteToken>>>,
     /// This process's name for the daemon ([`Hello::client`]).
     client: [u8; 16],
+    queueing: Queueing,
+    /// Requests that wait in the daemon at most.
+    queue: u32,
+    withdrawals: SyncSender<u64>,
 }
 
 impl DaemonConnector {
@@ -91,7 +236,7 @@ impl DaemonConnector {
         let mut connections = Vec::with_capacity(count);
         for _ in 0..count {
             let (stream, version) = self.open()?;
-            match decode_reply(version, &ask(&stream, &Call::HandOver(key))?.into())?.answer {
+            match ask_within(&stream, version, &Call::HandOver(key), PATIENCE)? {
                 Answer::Done => connections.push(stream),
                 Answer::Failed(error) if connections.is_empty() => return Err(error),
                 _ => break,
@@ -106,8 +251,46 @@ impl DaemonConnector {
         lanes.map_or(1, |lanes| usize::try_from(lanes).unwrap_or(usize::MAX))
     }
 
+    /// Carries out one operation on a connection of its own. Blocks.
+    pub fn execute(&self, operation: Operation, deadline: Instant) -> Result<Outcome> {
+        let (stream, version) = self.open()?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let item = Item {
+            operation,
+            remaining_us: u64::try_from(left.as_micros()).unwrap_or(u64::MAX),
+            behalf: None,
+        };
+        match ask_within(
+            &stream,
+            version,
+            &Call::Execute(vec![item]),
+            left + PATIENCE,
+        )? {
+            Answer::Results(results) => {
+                let result = results.into_iter().next();
+                result.unwrap_or_else(|| Err(Error::protocol("an answer without a result")))
+            }
+            Answer::Failed(error) => Err(error),
+            other => Err(Error::protocol(format!("answered {other:?}"))),
+        }
+    }
+
+    /// The operations that the daemon gets at once.
+    fn lanes_for(&self, info: &TokenInfo) -> u32 {
+        match self.queueing {
+            Queueing::InService => info.lanes.clamp(1, LANES),
+            Queueing::InDaemon => self
+                .queue
+                .saturating_add(info.lanes)
+                .saturating_add(SPARE_LANES)
+                .clamp(1, LANES_IN_DAEMON),
+        }
+    }
+
     fn newest(&self) -> Result<Arc<RemoteToken>> {
-        let newest = self.newest.lock().upgrade();
+        let connected = self.connected.lock();
+        let connected = connected.iter().rev().filter_map(Weak::upgrade);
+        let newest = connected.into_iter().find(|token| !token.is_lost());
         newest.ok_or_else(|| Error::lost("the connection has ended"))
     }
 
@@ -120,31 +303,41 @@ impl DaemonConnector {
             client: self.client,
             program: std::env::args().next_back().unwrap_or_default(),
         };
-        match decode(ask(&stream, &hello)?)? {
+        match decode(ask(&stream, &hello, PATIENCE)?)? {
             Greeting::Welcome(welcome) => Ok((stream, welcome.version)),
             Greeting::Refused(error) => Err(error),
         }
     }
 }
 
+/// Sends a call, and returns its answer.
+fn ask_within(
+    over: &Unshared<UnixStream>,
+    version: u16,
+    call: &Call,
+    patience: Duration,
+) -> Result<Answer> {
+    Ok(decode_reply(version, &ask(over, call, patience)?.into())?.answer)
+}
+
 /// Sends one message, and returns the frame that answers it.
-fn ask(over: &Unshared<UnixStream>, message: &impl Message) -> Result<Vec<u8>> {
+fn ask(over: &Unshared<UnixStream>, message: &impl Message, patience: Duration) -> Result<Vec<u8>> {
     let over = Unshared::make(|| over.try_clone());
     let over = over.map_err(|error| Error::lost(format!("{NAME}: {error}")))?;
-    let answer = Connection::new(over).exchange(message, Some(Instant::now() + PATIENCE));
+    let answer = Connection::new(over).exchange(message, Some(Instant::now() + patience));
     answer.map_err(|error| Error::lost(format!("{NAME}: {error}")))
 }
 
 impl Connector for DaemonConnector {
     fn connect(&self) -> Result<Arc<dyn Token>> {
         let (admin, version) = self.open()?;
-        let info = match decode_reply(version, &ask(&admin, &Call::Info)?.into())?.answer {
+        let info = match ask_within(&admin, version, &Call::Info, PATIENCE)? {
             Answer::Info(info) => info,
             Answer::Failed(error) => return Err(error),
             other => return Err(Error::protocol(format!("answered {other:?}"))),
         };
         let info = TokenInfo {
-            lanes: info.lanes.clamp(1, LANES),
+            lanes: self.lanes_for(&info),
             ..info
         };
         let lanes = (0..info.lanes).map(|_| Ok(self.open()?.0));
@@ -160,7 +353,10 @@ impl Connector for DaemonConnector {
                 info,
             },
         )?;
-        *self.newest.lock() = Arc::downgrade(&token);
+        let mut connected = self.connected.lock();
+        connected.retain(|token| token.strong_count() > 0);
+        connected.push(Arc::downgrade(&token));
+        drop(connected);
         Ok(token)
     }
 
@@ -182,10 +378,39 @@ impl Connector for DaemonConnector {
     fn outgrown(&self) -> Result<bool> {
         let token = self.newest()?;
         let (was, now) = (token.info(), token.inquire()?);
-        Ok(now.mechanisms != was.mechanisms || now.lanes.clamp(1, LANES) != was.lanes)
+        Ok(now.mechanisms != was.mechanisms || self.lanes_for(&now) != was.lanes)
+    }
+
+    fn withdraw(&self, request: u64) {
+        // If the queue is full, the request runs on.
+        let _ = self.withdrawals.try_send(request);
     }
 
     fn connect_probe(&self) -> Result<Arc<dyn Token>> {
         Ok(self.newest()?)
+    }
+}
+
+/// Changes of token objects, which the daemon carries out.
+struct DaemonChanges(Arc<DaemonConnector>);
+
+impl Changes for DaemonChanges {
+    fn change(&self, pool: &Pool, operation: Operation, deadline: Instant) -> Result<Outcome> {
+        let destroyed = match &operation {
+            Operation::Destroy {
+                object: ObjectRef::Token(id),
+            } => Some(*id),
+            _ => None,
+        };
+        let outcome = self.0.execute(operation, deadline)?;
+        match (&outcome, destroyed) {
+            (_, Some(id)) => pool.show_change(NAME, &[], &[id]),
+            (Outcome::Objects(made), None) => {
+                let made: Vec<_> = made.iter().map(|made| made.object.clone()).collect();
+                pool.show_change(NAME, &made, &[]);
+            }
+            _ => pool.refresh(NAME)?,
+        }
+        Ok(outcome)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -45,10 +45,12 @@ pub struct RecorderState {
     /// True if keys are not used while too many events wait.
     stops: AtomicBool,
     is_full: AtomicBool,
+    /// Acts that were refused, and that the daemon has not counted yet.
+    refusals: AtomicU64,
     queue: Mutex<EventQueue>,
     queued: Condvar,
     sent: Condvar,
-    answers: Mutex<Answers>,
+    answers: Mutex<EventAnswers>,
     answered: Condvar,
 }
 
@@ -79,7 +81,7 @@ struct QueuedEvent {
 
 /// Events that the daemon has to answer, by number.
 #[derive(Default)]
-struct Answers {
+struct EventAnswers {
     last: u64,
     results: HashMap<u64, Option<Result<()>>>,
     has_ended: bool,
@@ -136,11 +138,13 @@ impl Recorder for LinkRecorder {
     }
 
     fn admit(&self) -> Result<()> {
+        let state = &self.state;
         if let Some(why) = self.daemon.trouble() {
+            state.count_refusal();
             return Err(not_admitted(&why));
         }
-        let state = &self.state;
         if state.is_full.load(Ordering::Relaxed) && state.stops.load(Ordering::Relaxed) {
+            state.count_refusal();
             return Err(not_admitted("lines come faster than the daemon takes them"));
         }
         Ok(())
@@ -171,6 +175,7 @@ impl RecorderState {
             wants_uses: AtomicBool::new(false),
             stops: AtomicBool::new(true),
             is_full: AtomicBool::new(false),
+            refusals: AtomicU64::new(0),
             queue: Mutex::default(),
             queued: Condvar::new(),
             sent: Condvar::new(),
@@ -185,6 +190,14 @@ impl RecorderState {
     pub fn configure(&self, config: &Config) {
         self.wants_uses.store(config.audit.keys, Ordering::Relaxed);
         self.stops.store(config.audit.stops, Ordering::Relaxed);
+    }
+
+    /// Has the daemon count an act that is refused.
+    fn count_refusal(&self) {
+        self.refusals.fetch_add(1, Ordering::Relaxed);
+        // The lock ensures that the sender has either seen the number or waits already.
+        drop(self.queue.lock());
+        self.queued.notify_one();
     }
 
     /// The daemon's result of an event.
@@ -256,9 +269,22 @@ impl RecorderState {
         let mut queue = self.queue.lock();
         queue.is_sending = false;
         while queue.events.is_empty() {
+            let refusals = self.refusals.swap(0, Ordering::Relaxed);
+            if refusals > 0 {
+                queue.is_sending = true;
+                return Some(QueuedEvent {
+                    bytes: Vec::new(),
+                    kind: RecordKind::Refusals(refusals),
+                });
+            }
             if queue.lost > 0 && queue.stage == Stage::Open {
                 let lost = mem::take(&mut queue.lost);
                 tracing::error!(lost, "lines of the audit trail were lost");
+                queue.is_sending = true;
+                return Some(QueuedEvent {
+                    bytes: Vec::new(),
+                    kind: RecordKind::Lost(lost),
+                });
             }
             self.sent.notify_all();
             if queue.stage != Stage::Open {

@@ -15,6 +15,9 @@ pub trait ServiceProcess: Sized {
     /// Opens its sockets and serves.
     fn start(daemon: &Arc<Daemon>) -> Result<Self>;
 
+    /// The configuration is another one, or the daemon's trouble is.
+    fn changed(&self) {}
+
     /// Accepts no new clients from now on.
     ///
     /// - A service that ends with its clients waits for them here, and returns `None`.
@@ -30,8 +33,8 @@ pub fn run<S: ServiceProcess>(link: OwnedFd, file: PathBuf) -> Result<()> {
     let mut service = S::start(&daemon).inspect_err(|error| daemon.failed(error))?;
     daemon.ready()?;
     loop {
-        match events.recv().map_err(|_| Error::lost("the link"))?? {
-            DaemonEvent::Changed => {}
+        match events.recv().unwrap_or(Ok(DaemonEvent::End))? {
+            DaemonEvent::Changed => service.changed(),
             DaemonEvent::StopListening => match service.stop_listening() {
                 Some(left) => service = left,
                 None => return Ok(()),
@@ -46,20 +49,20 @@ pub fn run<S: ServiceProcess>(link: OwnedFd, file: PathBuf) -> Result<()> {
     }
 }
 
-/// Hears the daemon on a thread of its own: a service that starts or stops may wait for what the daemon says.
+/// Hears the daemon on a thread of its own: a service that starts or ends waits for answers to its audit events.
 fn listen(daemon: &Arc<Daemon>) -> Result<Receiver<Result<DaemonEvent>>> {
     let (tell, events) = channel();
     let daemon = Arc::clone(daemon);
     let thread = thread::Builder::new().name("hsmux-link".into());
-    let hear = move || loop {
-        let event = daemon.next_event();
-        let is_last = matches!(event, Ok(DaemonEvent::End) | Err(_));
-        if tell.send(event).is_err() || is_last {
-            return;
+    let started = thread.spawn(move || {
+        loop {
+            let event = daemon.next_event();
+            let is_last = matches!(event, Ok(DaemonEvent::End) | Err(_));
+            if tell.send(event).is_err() || is_last {
+                return;
+            }
         }
-    };
-    thread
-        .spawn(hear)
-        .map_err(|e| Error::pool(Kind::Environment, format!("no thread for the link: {e}")))?;
+    });
+    started.map_err(|error| Error::pool(Kind::Environment, format!("no thread: {error}")))?;
     Ok(events)
 }

@@ -74,7 +74,11 @@ impl<C: CardChannel> CardToken<C> {
                 lanes: 1,
                 ..TokenInfo::default()
             }),
-            objects: Arc::new(Snapshot { epoch: 1, objects }),
+            objects: Arc::new(Snapshot {
+                epoch: 1,
+                objects,
+                is_partial: false,
+            }),
             keys,
         })
     }

@@ -6,6 +6,7 @@
 //! allocator that overwrites what is freed.
 
 mod attribute;
+mod behalf;
 mod blob;
 mod error;
 mod estimate;
@@ -33,6 +34,7 @@ mod watch;
 mod wiping;
 
 pub use attribute::{Attribute, Attributes};
+pub use behalf::Behalf;
 pub use blob::{Blob, Borrow, Secret};
 pub use error::{Error, Kind, Result, Scope};
 pub use estimate::{Estimate, KeyCapacity, Members, Times};

@@ -219,4 +219,7 @@ pub struct Snapshot {
     /// In no particular order.
     #[n(1)]
     pub objects: Vec<Object>,
+    /// True if the token is a pool, and a member that is away may have more.
+    #[cbor(n(2), default)]
+    pub is_partial: bool,
 }

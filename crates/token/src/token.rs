@@ -9,7 +9,8 @@ use minicbor::{Decode, Encode};
 use smallvec::SmallVec;
 
 use crate::{
-    Error, Kind, ObjectChanges, ObjectId, Operation, OperationPace, Outcome, Result, Snapshot,
+    Behalf, Error, Kind, ObjectChanges, ObjectId, Operation, OperationPace, Outcome, Result,
+    Snapshot,
 };
 
 /// A token: a vendor's module, a worker process, a host, or a pool of any of them.
@@ -37,12 +38,6 @@ pub trait Token: Send + Sync {
     ///
     /// Waiting holds no thread. `done` may run before `submit` returns.
     fn submit(&self, batch: Batch);
-
-    /// [`Self::submit`] by one of several threads of which the others go on whatever this one does: work that is
-    /// shorter than a hand-over to another thread may run at once, on this one.
-    fn submit_here(&self, batch: Batch) {
-        self.submit(batch);
-    }
 
     /// Runs one operation and waits for it. A token that can runs it on the caller's thread.
     fn execute(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
@@ -154,8 +149,8 @@ pub struct Request {
     pub operation: Operation,
     /// Past this nobody waits for the answer.
     pub deadline: Instant,
-    /// On whose behalf a service asks, for the audit trail.
-    pub behalf: Option<Box<str>>,
+    /// On whose behalf a service asks.
+    pub behalf: Option<Box<Behalf>>,
     /// Who is told.
     pub done: Done,
 }

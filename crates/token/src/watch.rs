@@ -14,6 +14,9 @@ pub struct ObjectChanges {
     /// Objects of which no copy is left.
     #[n(1)]
     pub gone: Vec<ObjectId>,
+    /// See [`Snapshot::is_partial`](crate::Snapshot::is_partial): of all objects, as of this look.
+    #[cbor(n(2), default)]
+    pub is_partial: bool,
 }
 
 impl ObjectChanges {

@@ -66,6 +66,12 @@ impl Traces {
         Trace::begin(source.as_ref()?.tracer(), caller())
     }
 
+    /// The trace of a request of another process (`traceparent`), if it is sampled: for spans of its operations.
+    pub fn join(&self, parent: &str) -> Option<Arc<Trace>> {
+        let source = self.source.load();
+        Trace::join(source.as_ref()?.tracer(), parent)
+    }
+
     /// True if tracing is on.
     pub fn are_made(&self) -> bool {
         self.source.load().is_some()

@@ -26,6 +26,9 @@ pub struct Trace {
 /// Spans within a request's own: a batch has thousands of operations.
 const MOST: usize = 128;
 
+/// The queue and the run on a token.
+const SPANS_OF_OPERATION: usize = 2;
+
 /// A span within a request's own. It ends when this is dropped.
 pub struct ChildSpan(Box<Span>);
 
@@ -63,6 +66,33 @@ impl Trace {
             begun,
             within: AtomicUsize::new(0),
         }))
+    }
+
+    /// The span of a request in another process, which sends its own spans: spans within it belong here. `None` where
+    /// it is not sampled.
+    pub(crate) fn join(tracer: &SdkTracer, parent: &str) -> Option<Arc<Self>> {
+        let propagator = TraceContextPropagator::new();
+        let context = propagator.extract_with_context(&Context::new(), &TraceParent(Some(parent)));
+        let is_sampled = context.span().span_context().is_sampled();
+        is_sampled.then(|| {
+            Arc::new(Self {
+                tracer: tracer.clone(),
+                context,
+                begun: (Instant::now(), SystemTime::now()),
+                within: AtomicUsize::new(0),
+            })
+        })
+    }
+
+    /// `traceparent` for an operation that another process traces; `None` where there are enough spans.
+    pub fn for_operation(&self) -> Option<String> {
+        if self.within.fetch_add(SPANS_OF_OPERATION, Ordering::Relaxed) + 1 >= MOST {
+            return None;
+        }
+        let span = self.context.span();
+        let own = span.span_context();
+        let (trace, id) = (own.trace_id(), own.span_id());
+        Some(format!("00-{trace}-{id}-{:02x}", own.trace_flags()))
     }
 
     /// Names the span.

@@ -30,7 +30,11 @@ pub(crate) fn encode_reply(version: u16, reply: &Reply, out: &mut Vec<u8>) -> Re
 
 fn fitted(mut reply: Reply, error: &Error) -> Reply {
     let left_out = match &mut reply.answer {
-        Answer::Objects(snapshot) => leave_out_longest(&mut snapshot.objects),
+        Answer::Objects(snapshot) => {
+            let left_out = leave_out_longest(&mut snapshot.objects);
+            snapshot.is_partial |= left_out > 0;
+            left_out
+        }
         Answer::Catalogue(Some(view)) => leave_out_longest(&mut view.objects),
         _ => 0,
     };

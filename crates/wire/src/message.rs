@@ -5,22 +5,28 @@
 //! one cannot read at all is governed by the version agreed in [`Hello`] and [`Welcome`].
 
 use hsmux_token::{
-    Blob, Borrow, Error, Estimate, Object, ObjectChanges, ObjectId, Operation, OperationPace,
-    Outcome, Secret, Snapshot, TokenInfo,
+    Behalf, Blob, Borrow, Error, Estimate, Object, ObjectChanges, ObjectId, Operation,
+    OperationPace, Outcome, Secret, Snapshot, TokenInfo,
 };
 use minicbor::{Decode, Encode};
 
 /// The newest version that this code speaks.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// The first version in which [`Operation::Begin`] is known.
 pub const KNOWS_BEGIN: u16 = 3;
+
+/// The first version in which [`Call::Withdraw`] and [`Call::Readings`] are known.
+pub const KNOWS_WITHDRAW: u16 = 4;
 
 /// The oldest version that this code speaks.
 pub const OLDEST: u16 = 1;
 
 /// Bytes that an operation takes while it waits and runs: its request, what follows it, and its result or error.
 const OPERATION: usize = 1 << 10;
+
+/// Bytes of [`Answer::Readings`]: less than 2 KiB for each of 512 seats.
+const READINGS: usize = 1 << 20;
 
 /// The first frame of a client.
 #[derive(Clone, Debug, Encode, Decode)]
@@ -110,6 +116,13 @@ pub enum Call {
     /// Of services.
     #[n(11)]
     Estimates(#[n(0)] Vec<ObjectId>),
+    /// Cancel these requests of the service, if they still wait: [`Behalf::request`], at most [`WITHDRAWN`]. Answered by
+    /// [`Answer::Done`]. Of services.
+    #[n(12)]
+    Withdraw(#[n(0)] Vec<u64>),
+    /// What the pool and the audit trail do now; answered by [`Answer::Readings`]. Of services.
+    #[n(13)]
+    Readings,
 }
 
 /// One operation of a batch.
@@ -122,16 +135,16 @@ pub struct Item {
     /// How long the answer is worth waiting for, in microseconds; clocks of two hosts differ.
     #[n(1)]
     pub remaining_us: u64,
-    /// On whose behalf a service asks, for the audit trail; at most [`BEHALF`] bytes of it are taken.
-    #[n(2)]
-    pub behalf: Option<String>,
+    /// On whose behalf a service asks. Number 2 was a text.
+    #[n(3)]
+    pub behalf: Option<Behalf>,
 }
 
 /// Keys of one [`Call::Estimates`] at most.
 pub const ESTIMATED: usize = 256;
 
-/// The longest [`Item::behalf`], in bytes: an address and a port, or a name.
-pub const BEHALF: usize = 256;
+/// Requests of one [`Call::Withdraw`] at most.
+pub const WITHDRAWN: usize = 256;
 
 /// What a server answers.
 #[derive(Clone, Debug, Encode, Decode)]
@@ -193,6 +206,9 @@ pub enum Answer {
     /// One for each key of [`Call::Estimates`].
     #[n(12)]
     Estimates(#[n(0)] Vec<Estimate>),
+    /// See [`Call::Readings`]; in JSON.
+    #[n(13)]
+    Readings(#[n(0)] Blob),
 }
 
 /// The catalogue as one client may see it.
@@ -225,6 +241,8 @@ impl Call {
             | Self::Logout
             | Self::HandOver(_)
             | Self::Estimates(_)
+            | Self::Withdraw(_)
+            | Self::Readings
             | Self::Pace => true,
             // What was seen is not seen again.
             Self::Admin(_) | Self::Start(_) | Self::Look => false,
@@ -240,6 +258,7 @@ impl Call {
                 .map(|item| OPERATION + item.operation.answer_bytes())
                 .fold(0, usize::saturating_add),
             Self::Estimates(keys) => OPERATION + keys.len() * size_of::<Estimate>(),
+            Self::Readings => READINGS,
             _ => OPERATION,
         }
     }
@@ -261,6 +280,8 @@ impl Call {
             Self::Pace => "the pace of work",
             Self::HandOver(_) => "handing over a connection",
             Self::Estimates(_) => "the waiting time",
+            Self::Withdraw(_) => "the withdrawal of requests",
+            Self::Readings => "readings",
         }
     }
 }

@@ -86,6 +86,12 @@ pub enum RecordKind {
     /// After an act.
     #[n(2)]
     Commit(#[n(0)] u64),
+    /// No event: the service has refused so many uses and changes of keys since the last one.
+    #[n(3)]
+    Refusals(#[n(0)] u64),
+    /// No event: the service has lost so many.
+    #[n(4)]
+    Lost(#[n(0)] u64),
 }
 
 /// Whose requests come on a connection.

@@ -35,6 +35,7 @@ impl Token for Long {
             attributes: Attributes::default().with(CKA_VALUE, vec![0; *len]),
         };
         Ok(Arc::new(Snapshot {
+            is_partial: false,
             epoch: 7,
             objects: self.objects.lock().iter().map(object).collect(),
         }))

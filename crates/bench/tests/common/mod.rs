@@ -77,7 +77,11 @@ impl Token for Signer {
 
     fn objects(&self) -> Result<Arc<Snapshot>> {
         let objects = identify("1", self.attributes().to_vec());
-        Ok(Arc::new(Snapshot { epoch: 1, objects }))
+        Ok(Arc::new(Snapshot {
+            epoch: 1,
+            objects,
+            is_partial: false,
+        }))
     }
 
     fn submit(&self, batch: Batch) {

@@ -6,12 +6,15 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use hsmux_pool::Owner;
+use hsmux_service::request_number;
 use hsmux_token::{
-    Blob, Done, Error, Kind, Mechanism, ObjectId, Operation, Outcome, Request, Result, Scope,
-    Token, Uses, Verb, ck, entry,
+    Behalf, Blob, Done, Error, Kind, Mechanism, ObjectId, Operation, Outcome, Request, Result,
+    Scope, Token, Uses, Verb, ck, entry,
 };
 use tokio::sync::oneshot;
+use tokio::time::timeout_at;
 
+use super::bulky::BULKY;
 use super::{CHANGE, Engine};
 use crate::traces;
 
@@ -54,7 +57,8 @@ impl Engine {
         self.run(operation).map(|outcome| outcome?.into_bytes())
     }
 
-    /// Submits it now: the waiting future does not carry the operation, or each nested future would keep a copy.
+    /// Submits it now, unless it is bulky: the waiting future does not carry the operation, or each nested future would
+    /// keep a copy.
     fn run_within(
         &self,
         operation: Operation,
@@ -64,21 +68,55 @@ impl Engine {
         let (tell, told) = oneshot::channel();
         // The caller may have gone away; then the answer is dropped.
         let done = Done::new(move |result| drop(tell.send(result)));
-        let traced = traces::operation(&operation);
+        let changes = operation.changes_token();
+        // The daemon makes the spans of other operations.
+        let traced = changes.then(|| traces::operation(&operation)).flatten();
+        let number = CLIENT.try_with(|client| *client).unwrap_or(0);
+        let behalf = Behalf {
+            client: None,
+            number,
+            request: request_number(),
+            trace: traces::current()
+                .filter(|_| !changes)
+                .and_then(|trace| trace.for_operation()),
+        };
+        let bytes = operation.bytes().saturating_add(operation.answer_bytes());
+        let is_bulky = !changes && bytes > BULKY;
+        let call = operation.call();
+        let deadline = Instant::now() + patience;
         let request = Request {
-            behalf: None,
+            behalf: Some(behalf.into()),
             operation,
-            deadline: Instant::now() + patience,
+            deadline,
             done,
         };
-        let timing = traced.as_ref().map(hsmux_traces::OperationSpans::timing);
-        let owner = Owner::Broker(CLIENT.try_with(|client| *client).unwrap_or(0));
-        let claim = self.pool.submit_claimed(request, owner, timing);
+        let begun = if is_bulky {
+            // Boxed, because futures of requests are kept small.
+            Err(async move {
+                let turn = timeout_at(deadline.into(), self.bulky.take(number)).await;
+                let turn = turn.map_err(|_| too_late(call))?;
+                let submitted = Box::new((turn, (self.submit)(request))) as Box<dyn Send + '_>;
+                Ok(submitted)
+            }
+            .boxed())
+        } else if changes {
+            let owner = Owner::Broker(number);
+            let claim = self.pool.submit_claimed(request, owner, None);
+            Ok(Box::new(claim) as Box<dyn Send + '_>)
+        } else {
+            Ok((self.submit)(request) as Box<dyn Send + '_>)
+        };
         async move {
-            let _claim = claim;
-            let result = told
-                .await
-                .unwrap_or_else(|_| Err(Error::lost("the pool has stopped")));
+            let submitted: Result<_> = match begun {
+                Ok(submitted) => Ok(submitted),
+                Err(waits) => waits.await,
+            };
+            let result = match &submitted {
+                Ok(_) => told
+                    .await
+                    .unwrap_or_else(|_| Err(Error::lost("the pool has stopped"))),
+                Err(error) => Err(error.clone()),
+            };
             if let Some(traced) = traced {
                 traced.ended(result.as_ref().err());
             }
@@ -118,4 +156,9 @@ impl Engine {
         };
         Error::request(Kind::NoMechanism, format!("{error}; there is {choice}"))
     }
+}
+
+fn too_late(call: &str) -> Error {
+    let message = format!("{call}: other operations with long data took until the deadline");
+    Error::pool(Kind::Deadline, message)
 }

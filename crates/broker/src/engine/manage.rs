@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hsmux_pool::{Replica, ReplicaState};
 use hsmux_software::{refuses_template, with_default_uses};
 use hsmux_token::{Class, Error, Kind, ObjectId, Operation, Result, Scope, ck};
 
@@ -271,28 +270,15 @@ impl Engine {
         self.keyring.find(key.name.as_str())
     }
 
-    /// An absent object counts as destroyed; but the pool also does not know objects that only an absent member has.
+    /// An absent object counts as destroyed. The daemon refuses to destroy one that only an absent member has.
     pub(super) async fn destroy(&self, object: ObjectId) -> Result<()> {
         let operation = Operation::Destroy {
             object: object.into(),
         };
         match self.change(operation).await {
             Err(error) if error.kind() != Kind::UnknownObject => Err(error),
-            Err(_) if self.may_return(&object) => Err(Error::pool(
-                Kind::NoReplica,
-                "C_DestroyObject: the key is on a token that is away: it goes when that is back",
-            )),
             _ => Ok(()),
         }
-    }
-
-    /// True if a token of this host that is away has it.
-    fn may_return(&self, object: &ObjectId) -> bool {
-        let catalogue = self.pool.catalogue();
-        catalogue.get(object).is_some_and(|entry| {
-            let away = |replica: &Replica| replica.state == ReplicaState::Away;
-            catalogue.is_own(entry) && entry.replicas.iter().any(away)
-        })
     }
 }
 

@@ -3,6 +3,7 @@
 //! | file | one idea |
 //! |---|---|
 //! | `call` | an operation as a future: waiting holds no thread |
+//! | `bulky` | operations with long data at once |
 //! | `budget` | uses of GCM keys, counted over all replicas |
 //! | `keyring` | the managed keys |
 //! | `manage` | making, rotating, trimming and deleting keys |
@@ -14,6 +15,7 @@
 mod adopt;
 mod aead;
 mod budget;
+mod bulky;
 mod call;
 mod external;
 mod external_name;
@@ -28,7 +30,7 @@ use std::time::Duration;
 
 use hsmux_audit::{Actor, Recorder};
 use hsmux_pool::Pool;
-use hsmux_token::{Class, Error, Kind, ObjectId, Result};
+use hsmux_token::{Class, Error, Kind, ObjectId, Request, Result};
 
 pub use aead::{Cipher, CipherKey};
 pub use budget::Budget;
@@ -47,6 +49,8 @@ use crate::store::Store;
 /// The pool, the managed keys and the store.
 pub struct Engine {
     pool: Arc<Pool>,
+    submit: Submit,
+    bulky: bulky::BulkyTurns,
     store: Arc<Store>,
     keyring: Keyring,
     external: external::ExternalKeys,
@@ -59,13 +63,18 @@ pub struct Engine {
     own: Arc<Actor>,
 }
 
+/// Submits an operation that changes no token. Dropping the result while the operation waits withdraws it.
+pub type Submit = Box<dyn Fn(Request) -> Box<dyn Send> + Send + Sync>;
+
 /// The time limit of a change: an RSA key takes minutes on a card.
 const CHANGE: Duration = Duration::from_secs(600);
 
 impl Engine {
-    /// Reads the keys of the store, and those of the tokens that the store lacks. Blocks.
+    /// Reads the keys of the store, and those of the tokens that the store lacks. `pool` has the objects, and changes
+    /// them. Blocks.
     pub fn start(
         pool: Arc<Pool>,
+        submit: Submit,
         store: Arc<Store>,
         audit: Arc<dyn Recorder>,
     ) -> Result<Arc<Self>> {
@@ -79,6 +88,8 @@ impl Engine {
             own: Arc::new(own),
             audit,
             pool,
+            submit,
+            bulky: bulky::BulkyTurns::default(),
             store,
         });
         engine.adopt_blocking();

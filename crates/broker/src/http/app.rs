@@ -55,7 +55,7 @@ pub fn app(broker: Arc<Broker>) -> Router {
         .route("/healthz", get(|| async { health::alive() }))
         .route(
             "/readyz",
-            get(|State(broker): State<Arc<Broker>>| async move { health::ready(&broker) }),
+            get(|State(broker): State<Arc<Broker>>| async move { health::ready(&broker).await }),
         )
         .route("/v1/openapi.json", get(|| async { openapi::page() }))
         .route("/metrics", get(readings))

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hsmux_config::BrokerSection;
+use hsmux_config::{BrokerSection, Config};
+use hsmux_service::Daemon;
 use hsmux_token::Result;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -17,8 +18,10 @@ use crate::policy::Policy;
 /// Watches the configuration, the files and the tokens.
 pub struct ChangeWatcher {
     broker: Arc<Broker>,
+    daemon: Arc<Daemon>,
     https: Option<Arc<Https>>,
     /// As it was taken over last.
+    config: Arc<Config>,
     section: BrokerSection,
     /// The pool's epoch at the last reconciliation.
     seen: watch::Sender<u64>,
@@ -31,8 +34,16 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 impl ChangeWatcher {
-    pub fn new(broker: Arc<Broker>, https: Option<Arc<Https>>, section: BrokerSection) -> Self {
+    /// `section` is that of the configuration which the broker was started with.
+    pub fn new(
+        broker: Arc<Broker>,
+        daemon: Arc<Daemon>,
+        https: Option<Arc<Https>>,
+        section: BrokerSection,
+    ) -> Self {
         Self {
+            config: daemon.config(),
+            daemon,
             seen: watch::Sender::new(broker.engine.pool().catalogue().epoch),
             broker,
             https,
@@ -40,15 +51,18 @@ impl ChangeWatcher {
         }
     }
 
-    /// Applies changes, for ever.
-    pub async fn run(mut self, current: impl Fn() -> Option<BrokerSection> + Send + Sync) {
+    /// Applies changes, for ever. `changed` wakes it before its time.
+    pub async fn run(mut self, mut changed: watch::Receiver<()>) {
         let engine = Arc::clone(&self.broker.engine);
         engine.refresh_external();
         tokio::spawn(adopt(engine, self.seen.subscribe()));
         loop {
-            tokio::time::sleep(POLL_INTERVAL).await;
-            if let Some(now) = current() {
-                self.take_over(now);
+            if let Ok(Err(_)) = timeout(POLL_INTERVAL, changed.changed()).await {
+                return;
+            }
+            let now = self.daemon.config();
+            if !Arc::ptr_eq(&now, &self.config) {
+                self.take_over_all(now);
             }
             self.broker.sum_up(false);
             self.look_at_files().await;
@@ -56,6 +70,26 @@ impl ChangeWatcher {
             // A server may take its time.
             tokio::spawn(async move { broker.trust.keep_fresh().await });
             self.look_at_keys();
+        }
+    }
+
+    fn take_over_all(&mut self, now: Arc<Config>) {
+        self.change_traces(&now);
+        if let Some(section) = now.broker.clone() {
+            self.take_over(section);
+        }
+        self.config = now;
+    }
+
+    fn change_traces(&self, now: &Config) {
+        let others = now.traces != self.config.traces;
+        // The collector's roots may be others under the same name.
+        if !others && now.traces.iter().all(|traces| traces.ca.is_none()) {
+            return;
+        }
+        match self.broker.traces.prepare(now.traces.as_ref()) {
+            Ok(source) => self.broker.traces.change(source),
+            Err(error) => tracing::error!(%error, "requests are traced as before"),
         }
     }
 

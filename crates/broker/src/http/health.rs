@@ -1,5 +1,7 @@
 //! Liveness, readiness, and `lookup-self`.
 
+use std::sync::Arc;
+
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::json;
@@ -16,8 +18,8 @@ pub fn alive() -> Response {
 }
 
 /// `/readyz`: a member serves.
-pub fn ready(broker: &Broker) -> Response {
-    if broker.engine.pool().catalogue().is_served() {
+pub async fn ready(broker: &Arc<Broker>) -> Response {
+    if broker.is_served().await {
         return reply::body(StatusCode::OK, &json!({ "ready": true }));
     }
     reply::refused(&Refusal::later("no member of the pool is in service", None))

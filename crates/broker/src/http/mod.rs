@@ -41,13 +41,16 @@ mod unread_body;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use hsmux_audit::{Recorder, TrailStatus};
+use hsmux_audit::Recorder;
 use hsmux_config::Limits;
 use hsmux_edge::access_log::AccessLog;
+use hsmux_service::Readings;
 use hsmux_token::Result;
 use hsmux_traces::Traces;
+use parking_lot::Mutex;
 
 use crate::auth::{ClientTokens, IssuerTrust};
 use crate::engine::Engine;
@@ -63,16 +66,12 @@ pub use record::UseDetails;
 pub(crate) use reply::text;
 pub use service::BrokerService;
 
-/// Gives the state of the audit trail, for metrics.
-pub type AuditStatus = Box<dyn Fn() -> TrailStatus + Send + Sync>;
-
 /// The state that all requests share.
 pub struct Broker {
     pub(crate) engine: Arc<Engine>,
     pub(crate) tokens: ClientTokens,
     pub(crate) policy: ArcSwap<Policy>,
     pub(crate) audit: Arc<dyn Recorder>,
-    pub(crate) audit_status: AuditStatus,
     pub(crate) metrics: Metrics,
     /// True if everybody may read the metrics.
     pub(crate) open_metrics: AtomicBool,
@@ -81,7 +80,18 @@ pub struct Broker {
     pub(crate) trust: Arc<IssuerTrust>,
     pub(crate) traces: Arc<Traces>,
     pub(crate) access_log: Arc<AccessLog>,
+    pub(crate) readings: ReadDaemon,
+    /// Whether a member serves, and when that was read.
+    served: Mutex<Option<(Instant, bool)>>,
+    /// Held by the thread that reads it. The others take the last value.
+    reading: Mutex<()>,
 }
+
+/// Reads what the daemon does now. Blocks.
+pub type ReadDaemon = Arc<dyn Fn() -> Result<Readings> + Send + Sync>;
+
+/// Load balancers and strangers may ask for readiness often: the daemon is asked no more often than this.
+const SERVED_FOR: Duration = Duration::from_millis(100);
 
 impl Broker {
     /// The broker over an engine.
@@ -89,9 +99,9 @@ impl Broker {
         engine: Arc<Engine>,
         policy: Policy,
         audit: Arc<dyn Recorder>,
-        audit_status: AuditStatus,
         limits: Limits,
         traces: Arc<Traces>,
+        readings: ReadDaemon,
     ) -> Result<Arc<Self>> {
         let metrics = Metrics::new()?;
         Ok(Arc::new(Self {
@@ -102,12 +112,32 @@ impl Broker {
             open_metrics: AtomicBool::new(false),
             engine,
             audit,
-            audit_status,
             usage: ArcSwap::from_pointee(UsageLimits::new(limits)),
             denials: Denials::default(),
             trust: Arc::default(),
             traces,
+            readings,
+            served: Mutex::default(),
+            reading: Mutex::default(),
         }))
+    }
+
+    /// True if a member of the pool serves.
+    async fn is_served(self: &Arc<Self>) -> bool {
+        let last = *self.served.lock();
+        if let Some((at, is_served)) = last
+            && (at.elapsed() < SERVED_FOR || self.reading.is_locked())
+        {
+            return is_served;
+        }
+        let broker = Arc::clone(self);
+        let read = tokio::task::spawn_blocking(move || {
+            let _turn = broker.reading.lock();
+            let is_served = (broker.readings)().is_ok_and(|daemon| daemon.is_served);
+            *broker.served.lock() = Some((Instant::now(), is_served));
+            is_served
+        });
+        read.await.unwrap_or(false)
     }
 
     /// Opens `/metrics` to everybody, or restricts it to this machine's socket and to clients with that right.

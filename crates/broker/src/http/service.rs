@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hsmux_audit::Recorder;
 use hsmux_config::BrokerSection;
 use hsmux_edge::tcp_listener;
-use hsmux_pool::{Pool, RuntimeState, RuntimeWatchdog, serving_threads};
+use hsmux_service::{Daemon, LinkRecorder, Queueing, ServiceProcess};
 use hsmux_token::{Error, Kind, Result};
 use hsmux_traces::Traces;
+use hsmux_wire::Reactor;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -19,62 +19,62 @@ use super::change_watcher::ChangeWatcher;
 use super::connections::Connections;
 use super::listen::{AppState, Listener};
 use super::tls::Https;
-use super::{AuditStatus, Broker, app};
-use crate::engine::Engine;
+use super::{Broker, ReadDaemon, app};
+use crate::engine::{Engine, Submit};
 use crate::policy::Policy;
 use crate::store::Store;
 
-/// A running broker with threads of its own. Dropping it ends it: first it refuses new requests, then it waits for
-/// the running ones.
+/// A running broker. Dropping it ends it: first it refuses new requests, then it waits for the running ones.
 pub struct BrokerService {
     broker: Arc<Broker>,
+    recorder: Arc<LinkRecorder>,
     addresses: Vec<SocketAddr>,
     connections: Arc<Connections>,
     end: watch::Sender<bool>,
     closing: watch::Sender<bool>,
+    /// Wakes the watcher of changes.
+    changes: watch::Sender<()>,
     serving: Option<(Runtime, JoinSet<()>)>,
-    _watchdog: RuntimeWatchdog,
 }
 
 /// The time in which answers close their connections, before idle connections are closed: a client that always has
 /// requests learns to ask elsewhere.
 const CLOSE_NOTICE: Duration = Duration::from_millis(500);
 
-impl BrokerService {
-    /// Opens the store and the sockets, and serves. `current` gives the current configuration: policies, limits,
-    /// certificates and issuers are reloaded, all else needs a restart.
-    pub fn start(
-        section: &BrokerSection,
-        pool: Arc<Pool>,
-        audit: Arc<dyn Recorder>,
-        audit_status: AuditStatus,
-        traces: Arc<Traces>,
-        current: impl Fn() -> Option<BrokerSection> + Send + Sync + 'static,
-    ) -> Result<Self> {
-        let store = Arc::new(Store::open(&section.store)?);
-        let engine = Engine::start(pool, store, Arc::clone(&audit))?;
-        let policy = Policy::new(section.policies.clone(), section.dev);
-        let limits = section.limits.clone();
-        let broker = Broker::new(engine, policy, audit, audit_status, limits, traces)?;
-        broker.trust.refresh(section.jwt.as_ref())?;
-        broker.open_metrics(section.metrics);
-        broker.access_log.change(section.access_log.as_ref());
-        let https = section
-            .tls
-            .as_ref()
-            .map(Https::start)
-            .transpose()?
-            .map(Arc::new);
-        let listeners = listeners(section, https.as_ref())?;
-        let addresses = listeners.iter().filter_map(Listener::address).collect();
+impl ServiceProcess for BrokerService {
+    /// Opens the store and the sockets, and serves. Policies, limits, certificates and issuers are reloaded while it
+    /// runs; all else needs a restart.
+    fn start(daemon: &Arc<Daemon>) -> Result<Self> {
+        let config = daemon.config();
+        let section = config.broker.as_ref();
+        let section = section.ok_or_else(|| Error::protocol("there is no [broker]"))?;
         let runtime = Builder::new_multi_thread()
-            .worker_threads(serving_threads())
             .thread_name("hsmux-broker")
             .enable_all()
             .build()
             .map_err(|e| {
                 Error::pool(Kind::Environment, format!("no threads for the broker: {e}"))
             })?;
+        let reactor = Reactor::without_thread()?;
+        runtime.spawn(hsmux_service::drive(Arc::clone(&reactor)));
+        let recorder = LinkRecorder::start(daemon)?;
+        let store = Arc::new(Store::open(&section.store)?);
+        let pool = Arc::new(hsmux_service::pool(daemon, &reactor, Queueing::InDaemon)?);
+        let daemons = Arc::clone(&pool);
+        let submit: Submit = Box::new(move |request| Box::new(daemons.submit(request)));
+        let engine = Engine::start(Arc::clone(&pool.pool), submit, store, recorder.clone())?;
+        let policy = Policy::new(section.policies.clone(), section.dev);
+        let traces = Arc::new(Traces::start(config.traces.as_ref())?);
+        let readings: ReadDaemon = Arc::new(move || pool.readings());
+        let limits = section.limits.clone();
+        let broker = Broker::new(engine, policy, recorder.clone(), limits, traces, readings)?;
+        broker.trust.refresh(section.jwt.as_ref())?;
+        broker.open_metrics(section.metrics);
+        broker.access_log.change(section.access_log.as_ref());
+        let https = section.tls.as_ref().map(Https::start).transpose()?;
+        let https = https.map(Arc::new);
+        let listeners = listeners(section, https.as_ref())?;
+        let addresses = listeners.iter().filter_map(Listener::address).collect();
         // The broker serves also while the issuer is away.
         runtime.block_on(broker.trust.keep_fresh());
         let (end, ended) = watch::channel(false);
@@ -99,37 +99,35 @@ impl BrokerService {
             };
             serving.spawn_on(work, runtime.handle());
         }
-        let watch = ChangeWatcher::new(Arc::clone(&broker), https, section.clone());
-        runtime.spawn(watch.run(current));
-        let handle = runtime.handle().clone();
-        let watchdog = RuntimeWatchdog::start(move |state| {
-            if state == RuntimeState::Stalled {
-                drop(handle.spawn(async {}));
-            }
-        })?;
+        let daemon = Arc::clone(daemon);
+        let watch = ChangeWatcher::new(Arc::clone(&broker), daemon, https, section.clone());
+        let (changes, watched) = watch::channel(());
+        runtime.spawn(watch.run(watched));
         let service = Self {
             broker,
+            recorder,
             addresses,
             connections,
             end,
             closing,
-            _watchdog: watchdog,
+            changes,
             serving: Some((runtime, serving)),
         };
         service.announce(section);
         Ok(service)
     }
 
-    /// The addresses of the listeners, with the ports that the system has chosen.
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+    fn changed(&self) {
+        self.changes.send_replace(());
     }
 
-    /// The state that requests share.
-    pub fn broker(&self) -> &Arc<Broker> {
-        &self.broker
+    fn stop_listening(self) -> Option<Self> {
+        drop(self);
+        None
     }
+}
 
+impl BrokerService {
     fn announce(&self, section: &BrokerSection) {
         if section.dev {
             tracing::warn!(
@@ -150,6 +148,8 @@ impl Drop for BrokerService {
             self.broker.sum_up(true);
             runtime.shutdown_timeout(Duration::from_secs(1));
             self.broker.access_log.close();
+            self.broker.traces.finish();
+            self.recorder.close();
         }
     }
 }

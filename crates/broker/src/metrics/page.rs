@@ -7,7 +7,9 @@ use std::sync::atomic::Ordering;
 use axum::http::StatusCode;
 use axum::response::Response;
 use hsmux_config::Action;
-use hsmux_token::ObjectId;
+use hsmux_service::SpanReadings;
+use hsmux_token::{Error, Kind, ObjectId};
+use hsmux_traces::SpanCounts;
 use prometheus::{TEXT_FORMAT, TextEncoder};
 
 use crate::Broker;
@@ -34,13 +36,11 @@ pub async fn page(call: ApiCall) -> Result<Response, Refusal> {
     // Long where there are many keys.
     let written = tokio::task::spawn_blocking(move || write(&broker)).await;
     let failed = |why: String| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, why);
-    let text = written
-        .map_err(|e| failed(e.to_string()))?
-        .map_err(|e| failed(e.to_string()))?;
+    let text = written.map_err(|e| failed(e.to_string()))??;
     Ok(http::text(TEXT_FORMAT, text))
 }
 
-fn write(broker: &Broker) -> prometheus::Result<String> {
+fn write(broker: &Broker) -> hsmux_token::Result<String> {
     let (metrics, keyring) = (&broker.metrics, broker.engine.keyring());
     let catalogue = broker.engine.pool().catalogue();
     let visible = catalogue.entries.values().filter(|entry| entry.visible());
@@ -53,14 +53,21 @@ fn write(broker: &Broker) -> prometheus::Result<String> {
     });
     metrics.hold(broker.usage.load().memory());
     let mut families = metrics.registry.gather();
-    let traffic = broker.engine.pool().traffic();
-    let traces = broker.traces.counts();
-    let audit = (broker.audit_status)();
-    families.extend(super::scrape::families(
-        &traffic,
-        &audit,
-        traces,
-        broker.trust.age(),
-    ));
-    TextEncoder::new().encode_to_string(&families)
+    let mut daemon = (broker.readings)()?;
+    let own = broker.engine.pool().traffic();
+    daemon.traffic.waiting += own.waiting;
+    daemon.traffic.changes += own.changes;
+    let spans = broker.traces.counts().map(|own| with(own, daemon.spans));
+    families.extend(super::scrape::families(&daemon, spans, broker.trust.age()));
+    let text = TextEncoder::new().encode_to_string(&families);
+    text.map_err(|error| Error::pool(Kind::Environment, error.to_string()))
+}
+
+/// The spans of this process and of the daemon, which sends those of operations.
+fn with(own: SpanCounts, daemon: Option<SpanReadings>) -> SpanCounts {
+    daemon.map_or(own, |daemon| SpanCounts {
+        exported: own.exported + daemon.exported,
+        dropped: own.dropped + daemon.dropped,
+        waiting: own.waiting + daemon.waiting,
+    })
 }

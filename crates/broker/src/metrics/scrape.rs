@@ -1,9 +1,10 @@
-//! Numbers that are read from the pool and the trail at each scrape.
+//! Numbers that are read from the daemon's pool and trail at each scrape.
 
 use std::time::Duration;
 
 use hsmux_audit::TrailStatus;
 use hsmux_pool::{SeatTraffic, Traffic};
+use hsmux_service::Readings;
 use hsmux_traces::SpanCounts;
 use prometheus::proto::{
     Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
@@ -73,11 +74,11 @@ tables! {
 
 /// All of them, at this moment.
 pub fn families(
-    traffic: &Traffic,
-    audit: &TrailStatus,
+    daemon: &Readings,
     traces: Option<SpanCounts>,
     jwt_keys: Option<Duration>,
 ) -> Vec<MetricFamily> {
+    let traffic = &daemon.traffic;
     let mut families: Vec<_> = SEAT
         .iter()
         .map(|row| {
@@ -97,7 +98,7 @@ pub fn families(
         traffic.seats.iter().map(spread),
     ));
     families.extend(alone(POOL, Some(traffic)));
-    families.extend(alone(AUDIT, Some(audit)));
+    families.extend(alone(AUDIT, Some(&daemon.audit)));
     families.extend(alone(TRACES, traces.as_ref()));
     families.extend(alone(JWT_KEYS, jwt_keys.as_ref()));
     families

@@ -34,7 +34,7 @@ pub fn span(name: &'static str) -> Option<ChildSpan> {
     current()?.child(name)
 }
 
-/// The spans of an operation of the pool that starts now.
+/// The span of a change of token objects that starts now.
 pub fn operation(of: &hsmux_token::Operation) -> Option<OperationSpans> {
     Some(OperationSpans::begin(current()?, of))
 }

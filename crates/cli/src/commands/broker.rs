@@ -1,9 +1,7 @@
-//! `hsmux broker`, and the broker within `hsmux serve`.
+//! `hsmux broker`.
 
 use clap::Args;
-use hsmux_broker::BrokerService;
 use hsmux_broker::store::Store;
-use hsmux_daemon::Daemon;
 use hsmux_daemon::admin::LocalAction;
 use std::path::PathBuf;
 
@@ -51,24 +49,4 @@ impl BrokerCommand {
         }
         Ok(Exit::Done)
     }
-}
-
-/// Starts the broker on a daemon's pool, if it is configured.
-pub fn start(daemon: &Daemon) -> anyhow::Result<Option<BrokerService>> {
-    let running = daemon.running();
-    let config = running.config();
-    let Some(section) = &config.broker else {
-        return Ok(None);
-    };
-    let current = {
-        let running = running.clone();
-        move || running.config().broker.clone()
-    };
-    let shared = &running.shared;
-    let (pool, audit, traces) = (&shared.pool, &shared.audit, &shared.traces);
-    let (pool, audit, traces) = (pool.clone(), audit.clone(), traces.clone());
-    let trail = audit.clone();
-    let status = Box::new(move || trail.status());
-    let service = BrokerService::start(section, pool, audit, status, traces, current)?;
-    Ok(Some(service))
 }

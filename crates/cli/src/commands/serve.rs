@@ -42,19 +42,16 @@ impl Serve {
         // Checked here, so that a mistake gets its own exit code.
         context.load()?;
         let file = std::path::absolute(context.file())?;
-        let (daemon, broker) = self.start(&file).map_err(advised)?;
+        let daemon = self.start(&file).map_err(advised)?;
         daemon.run()?;
-        // It ends before the pool.
-        drop(broker);
         Ok(Exit::Done)
     }
 
-    fn start(&self, file: &Path) -> anyhow::Result<(Daemon, Broker)> {
+    fn start(&self, file: &Path) -> anyhow::Result<Daemon> {
         let daemon = Daemon::start(file)?;
-        let broker = super::broker::start(&daemon)?;
         let running = daemon.running();
         running.services.start(running, &self.program(file)?)?;
-        Ok((daemon, broker))
+        Ok(daemon)
     }
 
     /// This program, with the arguments for a service.
@@ -90,8 +87,6 @@ impl Serve {
         Ok(())
     }
 }
-
-type Broker = Option<hsmux_broker::BrokerService>;
 
 /// Adds the next command to an error at the start.
 fn advised(error: anyhow::Error) -> anyhow::Error {

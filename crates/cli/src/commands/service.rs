@@ -1,6 +1,7 @@
 //! `hsmux service NAME`: a service process of the daemon that started it.
 
 use clap::{Args, ValueEnum};
+use hsmux_broker::BrokerService;
 use hsmux_gateway::Gateway;
 use hsmux_node::NodeService;
 use hsmux_service::run;
@@ -22,6 +23,7 @@ pub struct ServiceCommand {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ServiceName {
+    Broker,
     Gateway,
     Node,
 }
@@ -33,6 +35,7 @@ impl ServiceCommand {
         self.serve.start_log()?;
         let link = take_stdin()?;
         match self.name {
+            ServiceName::Broker => run::<BrokerService>(link, context.file())?,
             ServiceName::Gateway => run::<Gateway>(link, context.file())?,
             ServiceName::Node => run::<NodeService>(link, context.file())?,
         }

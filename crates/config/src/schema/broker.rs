@@ -56,6 +56,12 @@ pub(super) const BROKER: Section = Section {
             "The database (SQLite): names and versions of keys, and hashed tokens of clients, never key material.",
         ),
         key(
+            "user",
+            r#""hsmux-broker""#,
+            "the daemon's",
+            "The user of the broker's process, if root has started the daemon. It must be a user of its own that can read `key` and the files of clients' roots and issuers, and that owns the folder of `store`, which is to be given then. Takes effect at the start.",
+        ),
+        key(
             "max_body",
             "33554432",
             "33554432",

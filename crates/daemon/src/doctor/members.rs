@@ -64,8 +64,7 @@ fn in_the_daemon(config: &Config, member: &Member) -> Option<Finding> {
     let problem = "its module is in the daemon (isolation = \"thread\"): a call that does not return keeps a \
                    thread, a crash ends the daemon, and where other programs' keys make it slow or blind it is \
                    loaded once more, which of other modules than SoftHSM only watch = true allows";
-    let advice =
-        "the HTTP service is faster so; leave isolation out where the module is not trusted";
+    let advice = "leave isolation out, unless a measurement shows that it pays";
     Some(Finding::new(Level::Note, &member.name, problem, advice))
 }
 

@@ -37,6 +37,9 @@ struct EventContext {
     has_ended: AtomicBool,
 }
 
+/// Refusals of one packet that count: a sum over all packets does not overflow.
+const MOST_REFUSALS: u64 = 1 << 32;
+
 /// An event that the service waits for.
 struct PendingEvent {
     event: Event,
@@ -69,12 +72,24 @@ impl ServiceEvents {
             }
             return;
         }
+        if let RecordKind::Refusals(acts) = kind {
+            let trail = &self.shared.trail;
+            let why = trail.obstacle();
+            let why = why.unwrap_or_else(|| "lines come faster than the daemon takes them".into());
+            return trail.refuse(&why, acts.min(MOST_REFUSALS));
+        }
+        if let RecordKind::Lost(lines) = kind {
+            let why = format!("the {service} has lost events");
+            return self.shared.trail.lose(&why, lines.min(MOST_REFUSALS));
+        }
         let event = match Event::of_service(service, event) {
             Ok(event) => event,
             Err(error) => return self.refuse(kind, error),
         };
         let (number, is_announcement) = match kind {
-            RecordKind::Event => return self.shared.trail.record(event),
+            RecordKind::Event | RecordKind::Refusals(_) | RecordKind::Lost(_) => {
+                return self.shared.trail.record(event);
+            }
             RecordKind::Announce(number) => (number, true),
             RecordKind::Commit(number) => (number, false),
         };
@@ -119,7 +134,7 @@ impl ServiceEvents {
             tracing::warn!(%error, "the {} has sent an event that is not recorded", self.shared.service);
         }
         if let RecordKind::Announce(number) | RecordKind::Commit(number) = kind {
-            self.shared.trail.refuse(&error.to_string());
+            self.shared.trail.refuse(&error.to_string(), 1);
             self.shared.answer(number, Err(error));
         }
     }

@@ -2,7 +2,7 @@
 //! it, tells them what is in force, and starts them anew when they have ended.
 //!
 //! A service parses what strangers send. It holds no PIN and no module, and what it may use is decided here, as for
-//! every other connection: one that is taken over can do no more than its clients.
+//! every other connection.
 
 mod events;
 mod process;
@@ -22,12 +22,15 @@ use crate::daemon::Running;
 use supervisor::ServiceSupervisor;
 
 /// What the services are called.
+const BROKER: &str = "broker";
 const GATEWAY: &str = "gateway";
 const NODE: &str = "node";
-const BROKER: &str = "broker";
 
 /// What else an end takes.
 const END_WITHIN: Duration = Duration::from_secs(5);
+
+/// What the broker does after its last request: spans and audit events are sent.
+const BROKER_LAST: Duration = Duration::from_secs(10);
 
 /// How services are started.
 #[derive(Clone, Debug)]
@@ -41,7 +44,7 @@ pub struct ServiceProgram {
 /// How a service is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceStatus {
-    /// `gateway` or `node`.
+    /// `broker`, `gateway` or `node`.
     pub name: String,
     /// `starting`, `serving` or `ended`.
     pub state: ServiceState,
@@ -97,13 +100,15 @@ impl Services {
 
     /// Waits for those that end when their clients have gone: as long as the configuration gives them for that.
     pub(crate) fn drain(&self, config: &Config) {
-        let Some(gateway) = &config.gateway else {
-            return;
-        };
-        let until = Instant::now() + gateway.leave_time + gateway.drain_timeout + END_WITHIN;
+        let begun = Instant::now();
         for service in &*self.0.lock() {
-            if service.name() == GATEWAY && !service.has_ended_by(until) {
-                tracing::warn!("the gateway does not end, and is killed");
+            let within = match (service.name(), &config.gateway) {
+                (GATEWAY, Some(gateway)) => gateway.leave_time + gateway.drain_timeout,
+                (BROKER, _) => config.pool.deadline + BROKER_LAST,
+                _ => continue,
+            };
+            if !service.has_ended_by(begun + within + END_WITHIN) {
+                tracing::warn!("the {} does not end, and is killed", service.name());
             }
         }
     }
@@ -127,7 +132,8 @@ impl Services {
 
 /// Services of this configuration that are processes of their own.
 fn named(config: &Config) -> impl Iterator<Item = &'static str> {
+    let broker = config.broker.iter().map(|_| BROKER);
     let gateway = config.gateway.iter().map(|_| GATEWAY);
     let node = config.node.iter().filter(|node| !node.listen.is_empty());
-    gateway.chain(node.map(|_| NODE))
+    broker.chain(gateway).chain(node.map(|_| NODE))
 }

@@ -35,14 +35,27 @@ pub fn start(
     if let Some(user) = user_of(name, config) {
         become_user(&mut command, user)?;
     }
-    let child = environment_with(config, Vec::new())
+    let child = environment_with(config, of_collector(name))
         .apply(&mut command)
         .spawn()?;
     Ok((child, link))
 }
 
+/// Credentials for the collector of spans, which no other process gets: the broker sends spans.
+fn of_collector(name: &str) -> Vec<(String, String)> {
+    let names = [
+        "OTEL_EXPORTER_OTLP_HEADERS",
+        "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+    ];
+    let names = names.into_iter().filter(|_| name == super::BROKER);
+    names
+        .filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)))
+        .collect()
+}
+
 fn user_of<'a>(name: &str, config: &'a Config) -> Option<&'a User> {
     match name {
+        super::BROKER => config.broker.as_ref()?.user.as_ref(),
         super::GATEWAY => config.gateway.as_ref()?.user.as_ref(),
         super::NODE => config.node.as_ref()?.user.as_ref(),
         _ => None,

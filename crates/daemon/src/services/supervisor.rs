@@ -17,11 +17,19 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::events::ServiceEvents;
 use super::restarts::Restarts;
-use super::{BROKER, ServiceProgram, ServiceState, ServiceStatus, process};
+use super::{BROKER, NODE, ServiceProgram, ServiceState, ServiceStatus, process};
 use crate::daemon::Running;
+use crate::settings::Clients;
 
 /// How often it is looked whether keys are used, though the trail has said nothing.
 const LOOK: Duration = Duration::from_secs(10);
+
+/// While more lines wait on the trail, the broker's events are not read: a broker that was taken over could fill the
+/// trail's queue, and stop the use of all keys.
+const MOST_WAITING: usize = 4096;
+
+/// How long they are not read then.
+const RELIEF: Duration = Duration::from_millis(5);
 
 /// How long its first start may take.
 const START_WITHIN: Duration = Duration::from_secs(30);
@@ -77,7 +85,8 @@ impl ServiceSupervisor {
             name,
             program: program.clone(),
             running: Arc::downgrade(running),
-            entrance: (name == super::GATEWAY).then(|| running.listeners.of_gateway(running)),
+            entrance: clients_of(name)
+                .map(|clients| running.listeners.of_service(running, clients)),
             now: Mutex::new(SupervisedState {
                 status: ServiceStatus {
                     name: name.to_owned(),
@@ -162,6 +171,15 @@ impl Drop for ServiceSupervisor {
     }
 }
 
+/// What a service that uses keys itself may do.
+fn clients_of(name: &str) -> Option<Clients> {
+    match name {
+        super::GATEWAY => Some(Clients::Gateway),
+        BROKER => Some(Clients::Broker),
+        _ => None,
+    }
+}
+
 impl SupervisedService {
     fn supervise(&self, mut started: StartSender) {
         let mut restarts = Restarts::default();
@@ -225,7 +243,7 @@ impl SupervisedService {
         // An error is seen by whoever attends to it.
         let _ = link.tell(&ToService::Configuration(config.text.to_string()));
         now.link = Some(Arc::clone(&link));
-        if now.is_ending {
+        if now.is_ending || !now.listens {
             link.close();
         }
         Ok((child, link))
@@ -238,6 +256,9 @@ impl SupervisedService {
         let mut events = ServiceEvents::new(self.name, link, &trail);
         loop {
             self.tell_trouble(link, &mut told)?;
+            if self.name == BROKER && trail.waiting() > MOST_WAITING && self.pause(RELIEF) {
+                continue;
+            }
             if !link.wait(self.trail_changed.as_fd(), LOOK).unwrap_or(true) {
                 // Whatever changes after this wakes the thread again.
                 let _ = rustix::io::read(&*self.trail_changed, &mut [0; 8]);
@@ -252,6 +273,16 @@ impl SupervisedService {
                 }
                 Ok(FromService::Failed(error)) => said = Some(error),
                 Ok(FromService::Record { event, kind }) => events.record(&event, kind),
+                Ok(
+                    FromService::Connect {
+                        client: ServiceClient::Host { .. },
+                        ..
+                    }
+                    | FromService::Refused { .. },
+                ) if self.name != NODE => {
+                    let message = "it speaks for other hosts, as the node alone may";
+                    return Some(Error::protocol(message));
+                }
                 Ok(asked) => self.carry_out(asked)?,
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return said,
                 Err(error) => {
@@ -260,6 +291,15 @@ impl SupervisedService {
                 }
             }
         }
+    }
+
+    /// Waits so long, or until something has changed. False if the service is to end.
+    fn pause(&self, within: Duration) -> bool {
+        let mut now = self.now.lock();
+        if !now.is_ending {
+            self.changed.wait_for(&mut now, within);
+        }
+        !now.is_ending
     }
 
     /// Tells it where keys are not used, or are used again; `None` when the daemon has gone.
@@ -275,8 +315,10 @@ impl SupervisedService {
         };
         if why != *told {
             told.clone_from(&why);
-            // Whether it has gone is seen next.
-            let _ = link.tell(&ToService::Trouble(why));
+            if let Err(error) = link.tell(&ToService::Trouble(why)) {
+                tracing::error!(%error, "the {} hears nothing", self.name);
+                link.close();
+            }
         }
         Some(())
     }

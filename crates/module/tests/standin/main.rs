@@ -4,7 +4,6 @@
 mod child;
 mod faults;
 mod fixture;
-mod here;
 mod pin_rotation;
 mod pins;
 mod slots;

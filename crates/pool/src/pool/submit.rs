@@ -10,23 +10,14 @@ use super::Pool;
 use crate::Owner;
 use crate::claim::{Claim, Requester};
 use crate::client_session::Affinity;
-use crate::dispatch::Thread;
 use crate::job::{Ask, Job};
 use crate::request_timing::RequestTiming;
 use crate::seatset::SeatSet;
 
-/// The threads of a service that calls [`Pool::submit_claimed`] on them. It is one more than operations run on callers'
-/// threads at once, so one thread is left if tokens do not return from their calls.
-pub fn serving_threads() -> usize {
-    hsmux_module::most_here() + 1
-}
-
 impl Pool {
     /// [`Token::submit`] of one request. Dropping the claim while the request waits cancels it, unless it is a change.
-    /// `timing` records the runs on seats. A change has no timing, because it reaches many seats.
-    ///
-    /// Called on one of [`serving_threads`]: work that is shorter than a hand-over to another
-    /// thread may run on this one.
+    /// If it runs on a seat of a service's pool, the daemon is asked to cancel it. `timing` records the runs on seats. A
+    /// change has no timing, because it reaches many seats.
     pub fn submit_claimed(
         &self,
         request: Request,
@@ -36,19 +27,9 @@ impl Pool {
         let ask = Ask {
             owner,
             timing,
-            thread: Thread::Callers,
             ..Ask::default()
         };
         together(|| self.submit_one(request, ask))
-    }
-
-    /// [`Self::submit_claimed`] on a thread that has other things to do.
-    pub fn submit_behind(&self, request: Request, owner: Owner) -> Claim {
-        let ask = Ask {
-            owner,
-            ..Ask::default()
-        };
-        self.submit_one(request, ask)
     }
 
     /// Estimates the wait of a use of this key from now, by the recent speed of its members.
@@ -92,9 +73,8 @@ impl Pool {
             let owner = ask.affinity.map_or(ask.owner, |affinity| affinity.owner);
             self.change_on_a_thread(request, owner);
         } else if self.core.options.threads {
-            let thread = ask.thread;
             let job = Job::new(request, ask);
-            self.core.place(Arc::clone(&job), thread);
+            self.core.place(Arc::clone(&job));
             return Claim::on(&self.core, job);
         } else {
             let result = self

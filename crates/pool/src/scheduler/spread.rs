@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// How many operations took how long.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spread {
     /// One class for each bound, and one for all that took longer.
-    counts: [u64; Self::BOUNDS_US.len() + 1],
+    counts: [u64; CLASSES],
     nanos: u64,
 }
+
+const CLASSES: usize = Spread::BOUNDS_US.len() + 1;
 
 impl Spread {
     /// The longest time of each class but the last, in microseconds.

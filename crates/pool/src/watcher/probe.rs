@@ -102,11 +102,13 @@ impl Probe {
                 looking
                     .held
                     .extend(seen.made.iter().map(|object| object.id));
-                for (connection, reading) in serving.iter().zip(readings) {
+            }
+            for (connection, reading) in serving.iter().zip(readings) {
+                if changed {
                     let_it_look(connection);
-                    // A connection that has ended meanwhile reads everything when it returns.
-                    let _ = core.learn(connection, reading, &seen);
                 }
+                // A connection that has ended meanwhile reads everything when it returns.
+                let _ = core.learn(connection, reading, &seen);
             }
             if Instant::now() < looking.fresh_at {
                 return Ok(changed);

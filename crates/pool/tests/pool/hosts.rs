@@ -1,9 +1,11 @@
 //! Members that are other hosts, and client sessions of other hosts.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use hsmux_pool::{ClientSession, Connector, Options, Owner, Pool, Seat};
-use hsmux_token::{Kind, Operation, Result, Token};
+use hsmux_token::{Error, Kind, Operation, Result, Token};
 
 use crate::vault::*;
 
@@ -78,4 +80,36 @@ fn no_key_of_another_host_is_taken_out() {
     };
     let refused = pool.execute(&wrap, in_seconds(60)).unwrap_err();
     assert_eq!(refused.kind(), Kind::NoReplica, "{refused}");
+}
+
+/// A pool behind a pool: keys of a member that is away there may come back.
+#[test]
+fn a_pool_lacks_no_key_while_a_member_of_its_member_is_away() {
+    let (one, two) = (Key::new(1), Key::new(2));
+    let is_away = Arc::new(AtomicBool::new(false));
+    let stays = Supply::of(move || honest("a", one));
+    let away = Arc::clone(&is_away);
+    let goes = Supply::new(move || {
+        let gone = away.load(Ordering::SeqCst).then(|| Error::lost("a test"));
+        gone.map_or_else(|| Ok(honest("b", two).build()), Err)
+    });
+    let inner = pool(Options::default(), vec![stays.seat("a"), goes.seat("b")]);
+    let outer = || {
+        let token = Arc::clone(&inner) as Arc<dyn Token>;
+        let seat = Seat {
+            name: "inner".into(),
+            member: "inner".into(),
+            weight: 1,
+            timeout: Duration::from_secs(20),
+            connector: Arc::new(move || Ok(Arc::clone(&token))),
+        };
+        pool(Options::default(), vec![seat]).catalogue()
+    };
+    let absent = Key::new(3).id();
+    assert!(outer().lacks(&absent));
+    is_away.store(true, Ordering::SeqCst);
+    goes.last().lose("a test");
+    eventually("it is away", || !outer().lacks(&absent));
+    is_away.store(false, Ordering::SeqCst);
+    eventually("it is back", || outer().lacks(&absent));
 }

@@ -75,6 +75,7 @@ impl Token for Looker {
             self.looks.said.wait(&mut go_on);
         }
         Ok(ObjectChanges {
+            is_partial: false,
             made: vec![secret(32)],
             gone: Vec::new(),
         })

@@ -118,6 +118,7 @@ impl Builder {
             state: Mutex::new(FakeState {
                 latency: self.latency,
                 snapshot: Arc::new(Snapshot {
+                    is_partial: false,
                     epoch: 1,
                     objects: self.objects,
                 }),

@@ -77,7 +77,11 @@ impl FakeToken {
     pub fn set_objects(&self, objects: Vec<Object>) {
         let mut state = self.0.state.lock();
         let epoch = state.snapshot.epoch + 1;
-        state.snapshot = Arc::new(Snapshot { epoch, objects });
+        state.snapshot = Arc::new(Snapshot {
+            epoch,
+            objects,
+            is_partial: false,
+        });
     }
 
     /// What it says from now on of how long its work takes.
@@ -164,6 +168,7 @@ impl Token for FakeToken {
         let (old, new) = (&before.objects, &now.objects);
         let here = |object: &&Object| new.iter().any(|other| other.id == object.id);
         Ok(ObjectChanges {
+            is_partial: false,
             made: new.iter().filter(|o| !old.contains(o)).cloned().collect(),
             gone: old.iter().filter(|o| !here(o)).map(|o| o.id).collect(),
         })

@@ -119,11 +119,21 @@ impl LaneTable {
             items.push(Item {
                 operation: request.operation,
                 remaining_us: u64::try_from(left.as_micros()).unwrap_or(u64::MAX),
-                behalf: request.behalf.map(String::from),
+                behalf: request.behalf.map(|behalf| *behalf),
             });
         }
         running.frames.push_back(count);
         Some(LaneFrame { lane, items })
+    }
+
+    /// Takes out the request of this number, if it waits for a lane.
+    pub fn withdraw(&mut self, number: u64) -> Option<Request> {
+        let is_it = |request: &Request| {
+            let behalf = request.behalf.as_ref();
+            behalf.is_some_and(|behalf| behalf.request == number)
+        };
+        let at = self.waiting.iter().position(is_it)?;
+        self.waiting.remove(at)
     }
 
     /// A lane for the next frame, and how many of those that wait it is to carry: they are spread over

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use hsmux_token::sync::Mutex;
 use hsmux_token::{
-    Batch, DirectConnection, Error, Estimate, Kind, ObjectChanges, ObjectId, Operation,
+    Batch, Blob, DirectConnection, Error, Estimate, Kind, ObjectChanges, ObjectId, Operation,
     OperationPace, Outcome, Result, Snapshot, Token, TokenInfo,
 };
 
 use crate::connection::Connection;
 use crate::reactor::Reactor;
-use crate::{Answer, Call, KNOWS_BEGIN, frame};
+use crate::{Answer, Call, KNOWS_BEGIN, KNOWS_WITHDRAW, frame};
 use direct::DirectTokens;
 pub use link::{Link, PeerProcess};
 use link_state::{Admin, LinkState};
@@ -89,6 +89,43 @@ impl RemoteToken {
         match frame::decode_reply(self.state.version, &frame.into())?.answer {
             Answer::Failed(error) => Err(error),
             answer => Ok(answer),
+        }
+    }
+
+    /// True if its connections have ended.
+    pub fn is_lost(&self) -> bool {
+        self.state.table.lock().lost().is_some()
+    }
+
+    /// Cancels a request that still waits for a lane here ([`hsmux_token::Behalf::request`]). False if none does.
+    pub fn withdraw_waiting(&self, request: u64) -> bool {
+        let waiting = self.state.table.lock().withdraw(request);
+        let Some(waiting) = waiting else { return false };
+        let error = Error::request(Kind::Deadline, "the caller has gone away");
+        waiting.done.complete(Err(error));
+        true
+    }
+
+    /// Cancels requests that wait at a daemon ([`hsmux_token::Behalf::request`]). Blocks.
+    pub fn withdraw(&self, requests: Vec<u64>) -> Result<()> {
+        if self.state.version < KNOWS_WITHDRAW {
+            return Ok(());
+        }
+        match self.ask(&Call::Withdraw(requests))? {
+            Answer::Done => Ok(()),
+            other => Err(unexpected("the withdrawal", &other)),
+        }
+    }
+
+    /// The daemon's readings ([`Call::Readings`]). Blocks.
+    pub fn readings(&self) -> Result<Blob> {
+        if self.state.version < KNOWS_WITHDRAW {
+            let message = "the daemon is older than this service: systemctl restart hsmux";
+            return Err(Error::request(Kind::Unsupported, message));
+        }
+        match self.ask(&Call::Readings)? {
+            Answer::Readings(json) => Ok(json),
+            other => Err(unexpected("readings", &other)),
         }
     }
 

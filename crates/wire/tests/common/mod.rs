@@ -29,6 +29,7 @@ impl Token for Echo {
 
     fn objects(&self) -> Result<Arc<Snapshot>> {
         Ok(Arc::new(Snapshot {
+            is_partial: false,
             epoch: 7,
             objects: Vec::new(),
         }))

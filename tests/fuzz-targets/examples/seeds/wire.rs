@@ -81,6 +81,7 @@ fn replies() {
         ]),
         Answer::Info(info.clone()),
         Answer::Objects(Snapshot {
+            is_partial: false,
             epoch: 3,
             ..Snapshot::default()
         }),
@@ -95,6 +96,7 @@ fn replies() {
         Answer::Started(info.clone()),
         Answer::Doing("C_Initialize".into()),
         Answer::Seen(ObjectChanges {
+            is_partial: false,
             made: vec![object],
             gone: vec![KEY],
         }),

@@ -95,11 +95,26 @@ impl Collector {
         })
     }
 
+    /// The same, once there are so many: the daemon sends those of operations, later than the broker or sooner.
+    pub fn whole_trace(&self, id: &str, count: usize) -> Vec<Span> {
+        until("all spans arrive", PATIENCE, || {
+            let spans = self.trace(id);
+            (spans.len() >= count).then_some(spans)
+        })
+    }
+
     /// Those that have come until now.
     pub fn spans_of(&self, id: &str) -> Vec<Span> {
         let mut spans = lock(&self.seen).spans.clone();
         spans.retain(|span| hex(&span.trace_id) == id);
         spans
+    }
+
+    /// The traces of requests that have come. Of others there are spans of operations alone.
+    pub fn requests(&self) -> Vec<String> {
+        let mut ids = self.traces();
+        ids.retain(|id| self.spans_of(id).iter().any(|span| span.kind == SERVER));
+        ids
     }
 
     /// The traces of all that has come.

@@ -56,7 +56,7 @@ struct Client {
     used: BTreeSet<(String, u32)>,
 }
 
-/// `None`: the broker did not answer.
+/// `None`: the broker did not answer, or its daemon was no longer there.
 fn ask(broker: &Broker, method: &str, path: &str, body: &str) -> Option<Value> {
     let done = broker
         .rig
@@ -72,6 +72,9 @@ fn ask(broker: &Broker, method: &str, path: &str, body: &str) -> Option<Value> {
         return None;
     }
     let (json, status) = done.out.rsplit_once('\n')?;
+    if status == "503" && json.contains("the daemon") {
+        return None;
+    }
     assert!(matches!(status, "200" | "204"), "{method} {path}: {done}");
     let answer: Value = serde_json::from_str(json).unwrap_or(Value::Null);
     Some(answer["data"].clone())

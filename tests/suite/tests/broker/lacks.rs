@@ -49,17 +49,19 @@ fn what_a_token_lacks_is_refused_with_what_it_has_and_done_nowhere_else() {
         broker.rig.hsmux("token park hsm1 --force").ok();
         token.set_all(&format!("lacks = [{lacking}]"));
         broker.rig.hsmux("token resume hsm1").ok();
-        // Until its keys have proved themselves.
+        // Until its keys have proved themselves, and the broker knows what else there is.
         until(&format!("{path} without {name}"), PATIENCE, || {
-            (broker.ask("POST", path, body).0 != 503).then_some(())
+            let (status, json) = broker.ask("POST", path, body);
+            if status == 503 {
+                return None;
+            }
+            assert_eq!((status, &json["data"]), (400, &Value::Null), "{json}");
+            let said = json["errors"][0].as_str().expect("an error");
+            let (refused, offered) = said.split_once("; there is ").expect(said);
+            assert!(refused.contains(&name[..]), "{said}");
+            let mut offered = offered.split(", ");
+            offered.any(|offered| offered == instead).then_some(())
         });
-        let (status, json) = broker.ask("POST", path, body);
-        assert_eq!((status, &json["data"]), (400, &Value::Null), "{json}");
-        let said = json["errors"][0].as_str().expect("an error");
-        let (refused, offered) = said.split_once("; there is ").expect(said);
-        let mut offered = offered.split(", ");
-        assert!(refused.contains(&name[..]), "{said}");
-        assert!(offered.any(|offered| offered == instead), "{said}");
         assert_eq!(broker.ask("GET", NEW, "").0, 404, "{path} without {name}");
 
         let served = broker.served();

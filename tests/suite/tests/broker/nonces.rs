@@ -6,6 +6,7 @@ use std::fs;
 use hsmux_suite::{Rig, Setup, source};
 use serde_json::json;
 
+use crate::process::service;
 use crate::rig::Broker;
 use crate::values::bytes;
 
@@ -102,10 +103,10 @@ fn no_nonce_is_drawn_before_its_text_is_known() {
     compile.arg(program).arg("-o").arg(&library).ok();
     let run = broker.rig.hsmux("serve").env("LD_PRELOAD", &library);
     broker.start_again_by(run.env("GETRANDOM_CALLS", &calls));
-    let daemon = broker.rig.daemon.as_ref().expect("a daemon").id();
-    // So often the daemon has asked the system for so many bytes.
+    let process = service(&broker.rig)["pid"].clone();
+    // So often the broker has asked the system for so many bytes.
     let drawn = |bytes: usize| {
-        let call = format!("{daemon} {bytes}");
+        let call = format!("{process} {bytes}");
         let calls = fs::read_to_string(&calls).expect("calls");
         calls.lines().filter(|line| **line == call).count()
     };

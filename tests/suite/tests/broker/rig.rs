@@ -121,7 +121,7 @@ impl Broker {
     }
 
     /// Where it listens now: the log of all starts says it once for each.
-    fn find(&mut self) {
+    pub fn find(&mut self) {
         self.starts += 1;
         let daemon = self.rig.daemon.as_ref().expect("a daemon");
         self.url = until("the broker listens", PATIENCE, || {

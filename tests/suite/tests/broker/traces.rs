@@ -106,7 +106,7 @@ fn a_traced_request_says_where_its_time_went_and_nothing_that_is_secret() {
     );
 
     let number = answer["request_id"].as_str().expect("an id");
-    an_enciphering(&collector.trace(&id(2)), number);
+    an_enciphering(&collector.whole_trace(&id(2), 7), number);
 
     let made = collector.trace(&id(1));
     assert_eq!(named(&made, "audit").len(), 2, "{made:?}");
@@ -117,7 +117,7 @@ fn a_traced_request_says_where_its_time_went_and_nothing_that_is_secret() {
     assert_eq!(of(server(&denied), "http.response.status_code"), "403");
     assert!(named(&denied, "queue").is_empty(), "{denied:?}");
 
-    let many = collector.trace(&id(5));
+    let many = collector.whole_trace(&id(5), 129);
     assert_eq!(many.len(), 129);
     let left_out: usize = of(server(&many), "hsmux.spans_left_out")
         .parse()
@@ -238,7 +238,8 @@ fn a_collector_that_is_away_harms_no_request() {
     let dropped = number(&broker, "hsmux_traces_dropped_total").expect("a number");
     assert!(dropped > 0.0, "{dropped}");
     let waiting = number(&broker, "hsmux_traces_queue").expect("a number");
-    assert!(waiting <= 2048.0, "{waiting}");
+    // Of the broker's process and of the daemon.
+    assert!(waiting <= 2.0 * 2048.0, "{waiting}");
     // With all of that still waiting, the end does not.
     broker.rig.stop();
 }

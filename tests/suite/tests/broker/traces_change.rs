@@ -11,6 +11,9 @@ use crate::connection::Connection;
 use crate::rig::{Broker, METERED};
 use crate::traces::{ask, id, number};
 
+/// The log's words for a collector.
+const TRACED: &str = "requests are traced collector";
+
 /// Clients that ask one thing after the other.
 struct Load {
     stop: Arc<AtomicBool>,
@@ -67,18 +70,30 @@ fn a_reload_changes_where_spans_go_and_loses_no_request() {
     };
     let [first, second, third] = [(); 3].map(|()| Collector::start());
     let to = |collector: &Collector| format!("[traces]\nendpoint = \"{}\"\n", collector.url);
+    let reload = |broker: &Broker, says: &str| {
+        let said = || {
+            let log = broker.rig.daemon.as_ref().expect("a daemon").log();
+            log.matches(says).count()
+        };
+        let before = said();
+        broker.rig.hsmux("reload").ok().says("traces changed");
+        // The daemon and the broker's process.
+        until("both have taken it over", PATIENCE, || {
+            (said() >= before + 2).then_some(())
+        });
+    };
     let traced = |broker: &Broker, number| ask(broker, &id(number), true, "random/8", "");
     let load = Load::start(&broker);
     load.goes_on();
     traced(&broker, 1);
 
     write(&mut broker, &to(&first));
-    broker.rig.hsmux("reload").ok().says("traces changed");
+    reload(&broker, TRACED);
     load.goes_on();
     traced(&broker, 2);
     // What waits for the collector that was is sent there.
     write(&mut broker, &to(&second));
-    broker.rig.hsmux("reload").ok().says("traces changed");
+    reload(&broker, TRACED);
     assert!(!first.trace(&id(2)).is_empty());
     traced(&broker, 3);
     assert!(!second.trace(&id(3)).is_empty());
@@ -88,7 +103,7 @@ fn a_reload_changes_where_spans_go_and_loses_no_request() {
 
     // Nobody but those who have decided.
     write(&mut broker, &format!("{}sample = 0.0\n", to(&third)));
-    broker.rig.hsmux("reload").ok().says("traces changed");
+    reload(&broker, TRACED);
     load.goes_on();
     traced(&broker, 4);
     for (wrong, why) in [
@@ -107,12 +122,12 @@ fn a_reload_changes_where_spans_go_and_loses_no_request() {
     assert!(!third.trace(&id(5)).is_empty());
 
     write(&mut broker, "");
-    broker.rig.hsmux("reload").ok().says("traces changed");
+    reload(&broker, "requests are traced no longer");
     load.goes_on();
     traced(&broker, 6);
     load.stop();
     broker.rig.stop();
-    assert_eq!(third.traces(), [id(4), id(5)]);
+    assert_eq!(third.requests(), [id(4), id(5)]);
     for collector in [&first, &second, &third] {
         assert!(collector.spans_of(&id(1)).is_empty());
         assert!(collector.spans_of(&id(6)).is_empty());

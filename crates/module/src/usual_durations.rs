@@ -1,14 +1,12 @@
-//! Short work on the caller's thread, without a hand-over: `docs/internals/same-thread.md`.
-//! At most [`most`] operations run this way in the process, so that the caller keeps a thread if the module hangs.
+//! How long each kind of work usually takes.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hsmux_token::Operation;
 
-/// Longer work is handed over: other tasks of the caller's thread wait this long at most.
+/// Work that takes no longer is short: preparing it pays.
 const SHORT: Duration = Duration::from_millis(1);
 
 /// A thread rarely waits this long for a CPU, so one longer duration is enough to call the work long.
@@ -16,53 +14,6 @@ const LONG: Duration = Duration::from_millis(10);
 
 /// Kinds of work with separate durations; kinds with the same slot replace each other.
 const KINDS: usize = 64;
-
-/// A hand-over costs more than these.
-const YIELDS: usize = 4;
-
-static RUNNING: AtomicUsize = AtomicUsize::new(0);
-
-/// Number of finished operations.
-static ENDED: AtomicU64 = AtomicU64::new(0);
-
-/// How many operations may run at once on callers' threads: one for each CPU.
-pub fn most() -> usize {
-    static CPUS: LazyLock<usize> =
-        LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
-    *CPUS
-}
-
-/// How many operations run on callers' threads now, and how many have ended, in the whole process.
-pub fn running_and_ended() -> (usize, u64) {
-    (
-        RUNNING.load(Ordering::Relaxed),
-        ENDED.load(Ordering::Relaxed),
-    )
-}
-
-/// The right to run one operation on the caller's thread.
-pub(crate) struct CallerThreadPermit(());
-
-impl CallerThreadPermit {
-    /// `None` if the limit is reached. Probably one of them waits for a CPU, so this thread yields a few times first.
-    pub fn take() -> Option<Self> {
-        let room = |running: usize| (running < most()).then_some(running + 1);
-        (0..YIELDS).find_map(|before| {
-            if before > 0 {
-                std::thread::yield_now();
-            }
-            let taken = RUNNING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room);
-            taken.is_ok().then(|| Self(()))
-        })
-    }
-}
-
-impl Drop for CallerThreadPermit {
-    fn drop(&mut self) {
-        ENDED.fetch_add(1, Ordering::Relaxed);
-        RUNNING.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 /// The usual duration of each kind of work. Waits for a CPU lengthen some samples,
 /// so that a longer sample counts little, and a shorter one much.
@@ -179,16 +130,5 @@ mod tests {
         assert!(!usual.is_short(&task));
         (0..40).for_each(|_| usual.note(&task, ago(10)));
         assert!(usual.is_short(&task));
-    }
-
-    #[test]
-    fn so_many_run_here_and_no_more() {
-        let permits: Vec<_> = std::iter::from_fn(CallerThreadPermit::take)
-            .take(1000)
-            .collect();
-        assert!(permits.len() <= most());
-        assert!(CallerThreadPermit::take().is_none());
-        drop(permits);
-        assert!(CallerThreadPermit::take().is_some());
     }
 }
