@@ -7,7 +7,7 @@ use std::time::Instant;
 use hsmux_token::ObjectId;
 use hsmux_wire::Backoff;
 
-use crate::member::DaemonConnector;
+use crate::connector::DaemonConnector;
 
 /// The most direct connections for one key.
 const MOST_DIRECT: usize = 32;

@@ -10,7 +10,7 @@ use hsmux_token::{Error, Estimate, KeyCapacity, Kind, Members, ObjectId, Result}
 use parking_lot::{Condvar, Mutex};
 
 use crate::direct::DirectConnections;
-use crate::member::DaemonConnector;
+use crate::connector::DaemonConnector;
 
 /// How often the daemon is asked while keys are used.
 const INTERVAL: Duration = Duration::from_millis(50);

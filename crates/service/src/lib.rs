@@ -2,19 +2,20 @@
 //!
 //! A service reaches its [`Daemon`] by its standard input. The daemon sends the configuration and takes connections.
 
+mod connector;
 mod daemon;
+mod daemon_pool;
 mod direct;
 mod driver;
 mod estimates;
-mod member;
 mod readings;
 mod recorder;
 mod run;
 
 pub use daemon::{Daemon, DaemonEvent};
+pub use daemon_pool::{DaemonPool, Queueing, Submitted, pool, request_number};
 pub use driver::drive;
 pub use estimates::Estimates;
-pub use member::{DaemonPool, Queueing, Submitted, pool, request_number};
 pub use readings::{Readings, SpanReadings};
 pub use recorder::LinkRecorder;
 pub use run::{ServiceProcess, run};

@@ -16,6 +16,7 @@ mod cost;
 mod damaged;
 mod depth;
 mod dialect;
+mod direct;
 mod every_member;
 mod external;
 mod faults_http;

@@ -24,7 +24,7 @@ fn pid(rig: &Rig) -> u32 {
     u32::try_from(pid).expect("a process id")
 }
 
-fn signal(process: u32, signal: Signal) {
+pub fn signal(process: u32, signal: Signal) {
     let process = i32::try_from(process).ok().and_then(Pid::from_raw);
     kill_process(process.expect("a process"), signal).expect("it is there");
 }

@@ -1,19 +1,15 @@
-//! The daemon's pool as a member of a pool in this process.
+//! The daemon as a member of a pool in this process.
 
 use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hsmux_pool::{Care, Changes, Connector, Options, Pool, Seat};
+use hsmux_pool::{Care, Connector};
 use hsmux_token::fork::Unshared;
-use hsmux_token::{
-    Batch, Done, Error, Estimate, Kind, ObjectId, ObjectRef, Operation, Outcome, Request, Result,
-    Token, TokenInfo,
-};
+use hsmux_token::{Error, Estimate, Kind, ObjectId, Operation, Outcome, Result, Token, TokenInfo};
 use hsmux_wire::frame::{Message, decode_reply};
 use hsmux_wire::{
     Answer, Call, Connection, ESTIMATED, Greeting, Hello, Item, Link, Reactor, RemoteToken, SPOKEN,
@@ -21,10 +17,10 @@ use hsmux_wire::{
 };
 use parking_lot::Mutex;
 
-use crate::{Daemon, Estimates, Readings};
+use crate::{Daemon, Queueing};
 
 /// The member's name in messages.
-const NAME: &str = "the daemon";
+pub(crate) const NAME: &str = "the daemon";
 
 /// How long the daemon may take to answer while a connection to it is made.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -39,160 +35,7 @@ const SPARE_LANES: u32 = 64;
 /// Withdrawals that wait to be sent. Requests beyond them run on until their deadline.
 const WITHDRAWALS: usize = 4096;
 
-/// Where requests wait for a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Queueing {
-    /// In the service: there is a connection for each operation that the daemon's tokens do at once.
-    InService,
-    /// In the daemon, which knows the tokens of each key: there is a connection for each request that its queue takes.
-    InDaemon,
-}
-
-/// The daemon's pool in a service.
-pub struct DaemonPool {
-    /// A pool whose only member is the daemon.
-    pub pool: Arc<Pool>,
-    /// Waiting times of its keys.
-    pub estimates: Estimates,
-    connector: Arc<DaemonConnector>,
-}
-
-impl DaemonPool {
-    /// Submits a use of a key, or another operation that changes no token. Dropping the result while the request waits
-    /// in the daemon withdraws it.
-    pub fn submit(&self, request: Request) -> Submitted {
-        if let Operation::Use {
-            key: ObjectRef::Token(key),
-            ..
-        } = &request.operation
-        {
-            self.estimates.count_use(key);
-        }
-        let number = request.behalf.as_ref().map_or(0, |behalf| behalf.request);
-        let has_answer = Arc::new(AtomicBool::new(false));
-        let (done, answered) = (request.done, Arc::clone(&has_answer));
-        let done = Done::new(move |result| {
-            answered.store(true, Ordering::Relaxed);
-            done.complete(result);
-        });
-        let token = match self.connector.newest() {
-            Ok(token) => {
-                token.submit(Batch::from_buf([Request { done, ..request }]));
-                Some(token)
-            }
-            Err(error) => {
-                done.complete(Err(error));
-                None
-            }
-        };
-        Submitted {
-            connector: Arc::clone(&self.connector),
-            token,
-            number,
-            has_answer,
-        }
-    }
-
-    /// What the daemon does now. Blocks.
-    pub fn readings(&self) -> Result<Readings> {
-        Readings::from_json(&self.connector.newest()?.readings()?)
-    }
-}
-
-/// A request at the daemon. Dropping it withdraws the request, unless it has its answer.
-#[must_use = "dropping this withdraws the request"]
-pub struct Submitted {
-    connector: Arc<DaemonConnector>,
-    /// Its connections stay open for it, though others may have replaced them.
-    token: Option<Arc<RemoteToken>>,
-    number: u64,
-    has_answer: Arc<AtomicBool>,
-}
-
-impl Drop for Submitted {
-    fn drop(&mut self) {
-        if self.number == 0 || self.has_answer.load(Ordering::Relaxed) {
-            return;
-        }
-        let is_here = |token: &Arc<RemoteToken>| token.withdraw_waiting(self.number);
-        if !self.token.as_ref().is_some_and(is_here) {
-            self.connector.withdraw(self.number);
-        }
-    }
-}
-
-/// The number of a new request, for [`hsmux_token::Behalf::request`].
-pub fn request_number() -> u64 {
-    static LAST: AtomicU64 = AtomicU64::new(0);
-    LAST.fetch_add(1, Ordering::Relaxed) + 1
-}
-
-/// Connects to the daemon. Answers come on the thread that turns the reactor.
-pub fn pool(
-    daemon: &Arc<Daemon>,
-    reactor: &Arc<Reactor>,
-    queueing: Queueing,
-) -> Result<DaemonPool> {
-    let options = Options {
-        answers: None,
-        ..Options::from(&*daemon.config())
-    };
-    let mut client = [0; 16];
-    getrandom::fill(&mut client)
-        .map_err(|e| Error::pool(Kind::Environment, format!("no random bytes: {e}")))?;
-    let (withdrawals, withdrawn) = sync_channel(WITHDRAWALS);
-    let connector = Arc::new(DaemonConnector {
-        daemon: Arc::clone(daemon),
-        reactor: Arc::clone(reactor),
-        connected: Mutex::default(),
-        client,
-        queueing,
-        queue: u32::try_from(options.queue).unwrap_or(u32::MAX),
-        withdrawals,
-    });
-    withdraw_in_background(&connector, withdrawn)?;
-    let seat = Seat {
-        name: NAME.to_owned(),
-        member: NAME.to_owned(),
-        weight: 1,
-        timeout: options.deadline,
-        connector: Arc::clone(&connector) as Arc<dyn Connector>,
-    };
-    let pool = Pool::start(options, vec![seat])?;
-    pool.set_changes(Arc::new(DaemonChanges(Arc::clone(&connector))));
-    Ok(DaemonPool {
-        pool,
-        estimates: Estimates::start(Arc::clone(&connector))?,
-        connector,
-    })
-}
-
-/// Sends withdrawals on a thread of its own, for as long as there is a connector.
-fn withdraw_in_background(
-    connector: &Arc<DaemonConnector>,
-    withdrawn: Receiver<u64>,
-) -> Result<()> {
-    let connector = Arc::downgrade(connector);
-    let thread = thread::Builder::new().name("hsmux-withdraw".into());
-    let started = thread.spawn(move || {
-        while let Ok(first) = withdrawn.recv() {
-            let others = withdrawn.try_iter().take(WITHDRAWN - 1);
-            let requests = std::iter::once(first).chain(others).collect();
-            let Some(connector) = connector.upgrade() else {
-                return;
-            };
-            let sent = connector
-                .newest()
-                .and_then(|token| token.withdraw(requests));
-            if let Err(error) = sent {
-                tracing::debug!(%error, "requests were not withdrawn");
-            }
-        }
-    });
-    started.map_err(|error| Error::pool(Kind::Environment, format!("no thread: {error}")))?;
-    Ok(())
-}
-
+/// Connects to the daemon over the service's link.
 pub(crate) struct DaemonConnector {
     daemon: Arc<Daemon>,
     reactor: Arc<Reactor>,
@@ -207,6 +50,30 @@ pub(crate) struct DaemonConnector {
 }
 
 impl DaemonConnector {
+    /// Connects nothing yet. `queue` is the number of requests that wait in the daemon at most.
+    pub fn start(
+        daemon: &Arc<Daemon>,
+        reactor: &Arc<Reactor>,
+        queueing: Queueing,
+        queue: u32,
+    ) -> Result<Arc<Self>> {
+        let mut client = [0; 16];
+        getrandom::fill(&mut client)
+            .map_err(|e| Error::pool(Kind::Environment, format!("no random bytes: {e}")))?;
+        let (withdrawals, withdrawn) = sync_channel(WITHDRAWALS);
+        let connector = Arc::new(Self {
+            daemon: Arc::clone(daemon),
+            reactor: Arc::clone(reactor),
+            connected: Mutex::default(),
+            client,
+            queueing,
+            queue,
+            withdrawals,
+        });
+        withdraw_in_background(&connector, withdrawn)?;
+        Ok(connector)
+    }
+
     /// Estimates for these keys as of now.
     pub fn estimates(&self, keys: &[ObjectId]) -> Result<HashMap<ObjectId, Estimate>> {
         let token = self.newest()?;
@@ -391,26 +258,28 @@ impl Connector for DaemonConnector {
     }
 }
 
-/// Changes of token objects, which the daemon carries out.
-struct DaemonChanges(Arc<DaemonConnector>);
-
-impl Changes for DaemonChanges {
-    fn change(&self, pool: &Pool, operation: Operation, deadline: Instant) -> Result<Outcome> {
-        let destroyed = match &operation {
-            Operation::Destroy {
-                object: ObjectRef::Token(id),
-            } => Some(*id),
-            _ => None,
-        };
-        let outcome = self.0.execute(operation, deadline)?;
-        match (&outcome, destroyed) {
-            (_, Some(id)) => pool.show_change(NAME, &[], &[id]),
-            (Outcome::Objects(made), None) => {
-                let made: Vec<_> = made.iter().map(|made| made.object.clone()).collect();
-                pool.show_change(NAME, &made, &[]);
+/// Sends withdrawals on a thread of its own, for as long as there is a connector.
+fn withdraw_in_background(
+    connector: &Arc<DaemonConnector>,
+    withdrawn: Receiver<u64>,
+) -> Result<()> {
+    let connector = Arc::downgrade(connector);
+    let thread = thread::Builder::new().name("hsmux-withdraw".into());
+    let started = thread.spawn(move || {
+        while let Ok(first) = withdrawn.recv() {
+            let others = withdrawn.try_iter().take(WITHDRAWN - 1);
+            let requests = std::iter::once(first).chain(others).collect();
+            let Some(connector) = connector.upgrade() else {
+                return;
+            };
+            let sent = connector
+                .newest()
+                .and_then(|token| token.withdraw(requests));
+            if let Err(error) = sent {
+                tracing::debug!(%error, "requests were not withdrawn");
             }
-            _ => pool.refresh(NAME)?,
         }
-        Ok(outcome)
-    }
+    });
+    started.map_err(|error| Error::pool(Kind::Environment, format!("no thread: {error}")))?;
+    Ok(())
 }
