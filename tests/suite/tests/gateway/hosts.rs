@@ -32,9 +32,9 @@ pub fn tls_handshake(stream: TcpStream, name: &str, protocol: &str) -> SslStream
 /// Sends bytes over HTTP/1.1, and reads until the connection ends.
 pub fn say(gateway: &Gateway, name: &str, bytes: &[u8]) -> String {
     let mut stream = connect(gateway, name, "http/1.1");
-    stream.write_all(bytes).expect("a request");
     let mut said = Vec::new();
     // The gateway may close before it has read everything, which resets the connection.
+    let _ = stream.write_all(bytes);
     let _ = stream.read_to_end(&mut said);
     String::from_utf8_lossy(&said).into_owned()
 }

@@ -15,12 +15,14 @@ fn broker() -> String {
 
 /// A request to the broker of a host: what it answers, if that is good.
 fn ask(rig: &Rig, path: &str, body: &Value) -> Option<Value> {
-    let done = rig
-        .run("curl")
-        .args("--silent --unix-socket broker.sock --data-binary @-")
-        .arg(format!("http://broker/v1/transit/{path}"))
-        .input(body.to_string())
-        .ok();
+    // The daemon answers a moment before its broker does.
+    let done = until("the broker answers", PATIENCE, || {
+        let curl = rig.run("curl");
+        let curl = curl.args("--silent --unix-socket broker.sock --data-binary @-");
+        let curl = curl.arg(format!("http://broker/v1/transit/{path}"));
+        let done = curl.input(body.to_string()).finish();
+        (done.code == Some(0)).then_some(done)
+    });
     let answer: Value = serde_json::from_str(&done.out).unwrap_or_default();
     answer["errors"].is_null().then(|| answer["data"].clone())
 }
