@@ -154,7 +154,8 @@ impl DaemonConnector {
         }
     }
 
-    fn newest(&self) -> Result<Arc<RemoteToken>> {
+    /// The connection that was made last, of those that have not ended.
+    pub fn newest(&self) -> Result<Arc<RemoteToken>> {
         let connected = self.connected.lock();
         let connected = connected.iter().rev().filter_map(Weak::upgrade);
         let newest = connected.into_iter().find(|token| !token.is_lost());

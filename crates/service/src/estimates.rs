@@ -9,8 +9,8 @@ use arc_swap::ArcSwap;
 use hsmux_token::{Error, Estimate, KeyCapacity, Kind, Members, ObjectId, Result};
 use parking_lot::{Condvar, Mutex};
 
-use crate::direct::DirectConnections;
 use crate::connector::DaemonConnector;
+use crate::direct::DirectConnections;
 
 /// How often the daemon is asked while keys are used.
 const INTERVAL: Duration = Duration::from_millis(50);

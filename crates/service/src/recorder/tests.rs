@@ -19,7 +19,8 @@ struct Rig {
 }
 
 fn configuration(audit: &str) -> ToService {
-    let text = "[pool]\nlabel = \"web\"\n[[token]]\nmodule = \"/nowhere.so\"\nuri = \"pkcs11:token=a\"\n";
+    let text =
+        "[pool]\nlabel = \"web\"\n[[token]]\nmodule = \"/nowhere.so\"\nuri = \"pkcs11:token=a\"\n";
     ToService::Configuration(format!("{text}[audit]\n{audit}\n"))
 }
 
@@ -45,9 +46,7 @@ impl Rig {
             "an event"
         );
         match self.link.attend().unwrap() {
-            FromService::Record { event, kind } => {
-                (serde_json::from_slice(&event).unwrap(), kind)
-            }
+            FromService::Record { event, kind } => (serde_json::from_slice(&event).unwrap(), kind),
             other => panic!("{other:?}"),
         }
     }

@@ -36,10 +36,14 @@ fn signs_without_daemon(broker: &Broker) -> bool {
 }
 
 fn wait_for_direct_connections(broker: &Broker) {
-    until("a worker signs while the daemon is stopped", PATIENCE, || {
-        sign_often(broker);
-        signs_without_daemon(broker).then_some(())
-    });
+    until(
+        "a worker signs while the daemon is stopped",
+        PATIENCE,
+        || {
+            sign_often(broker);
+            signs_without_daemon(broker).then_some(())
+        },
+    );
 }
 
 #[test]
