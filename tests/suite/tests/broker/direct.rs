@@ -12,7 +12,7 @@ const INPUT: &str = r#"{"input": "dGV4dA=="}"#;
 /// A broker with a key that signs. A request that needs the daemon is given up soon.
 fn broker(more: &str) -> Broker {
     let mut rig = Rig::empty(Setup::Daemon, 1);
-    rig.config.pool.push_str("\ndeadline = \"2s\"");
+    rig.config.pool = "deadline = \"2s\"".into();
     rig.config.daemon.push_str(more);
     let broker = Broker::over(rig, "").known();
     broker.good("POST", "keys/app-ec", r#"{"type": "ecdsa-p256"}"#);

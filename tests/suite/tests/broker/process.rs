@@ -29,9 +29,11 @@ pub fn signal(process: u32, signal: Signal) {
     kill_process(process.expect("a process"), signal).expect("it is there");
 }
 
-/// A broker over one token with a key that programs have, too.
+/// A broker over one token with a key that programs have, too. Its end takes no longer than a request.
 fn broker() -> Broker {
-    let broker = Broker::over(Rig::prepare(Setup::Daemon, 1), OTHERS).known();
+    let mut rig = Rig::prepare(Setup::Daemon, 1);
+    rig.config.pool = "deadline = \"5s\"".into();
+    let broker = Broker::over(rig, OTHERS).known();
     broker.good("POST", "keys/app-key", "{}");
     broker
 }
