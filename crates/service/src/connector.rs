@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,9 @@ use hsmux_token::fork::Unshared;
 use hsmux_token::{Error, Estimate, Kind, ObjectId, Operation, Outcome, Result, Token, TokenInfo};
 use hsmux_wire::frame::{Message, decode_reply};
 use hsmux_wire::{
-    Answer, Call, Connection, ESTIMATED, Greeting, Hello, Item, Link, Reactor, RemoteToken, SPOKEN,
-    ServiceClient, WITHDRAWN, decode,
+    Answer, Call, Connection, ESTIMATED, Greeting, Hello, Item, Link, Reactor, RecentTokens,
+    RemoteToken, SPOKEN, ServiceClient, WITHDRAWN, decode,
 };
-use parking_lot::Mutex;
 
 use crate::{Daemon, Queueing};
 
@@ -39,8 +38,7 @@ const WITHDRAWALS: usize = 4096;
 pub(crate) struct DaemonConnector {
     daemon: Arc<Daemon>,
     reactor: Arc<Reactor>,
-    /// In the order in which they were made: the pool may keep an earlier one.
-    connected: Mutex<Vec<Weak<RemoteToken>>>,
+    connected: RecentTokens,
     /// This process's name for the daemon ([`Hello::client`]).
     client: [u8; 16],
     queueing: Queueing,
@@ -64,7 +62,7 @@ impl DaemonConnector {
         let connector = Arc::new(Self {
             daemon: Arc::clone(daemon),
             reactor: Arc::clone(reactor),
-            connected: Mutex::default(),
+            connected: RecentTokens::default(),
             client,
             queueing,
             queue,
@@ -156,10 +154,7 @@ impl DaemonConnector {
 
     /// The connection that was made last, of those that have not ended.
     pub fn newest(&self) -> Result<Arc<RemoteToken>> {
-        let connected = self.connected.lock();
-        let connected = connected.iter().rev().filter_map(Weak::upgrade);
-        let newest = connected.into_iter().find(|token| !token.is_lost());
-        newest.ok_or_else(|| Error::lost("the connection has ended"))
+        self.connected.newest()
     }
 
     /// A connection after its greeting, and the agreed version of frames.
@@ -221,10 +216,7 @@ impl Connector for DaemonConnector {
                 info,
             },
         )?;
-        let mut connected = self.connected.lock();
-        connected.retain(|token| token.strong_count() > 0);
-        connected.push(Arc::downgrade(&token));
-        drop(connected);
+        self.connected.add(&token);
         Ok(token)
     }
 

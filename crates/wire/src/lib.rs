@@ -41,7 +41,7 @@ pub use hello::{Greeting, SPOKEN, Versions, agree};
 pub use lane::serve_lane;
 pub use message::*;
 pub use reactor::{Reactor, TurnRoom};
-pub use remote::{Link, PeerProcess, RemoteToken};
+pub use remote::{Link, PeerProcess, RecentTokens, RemoteToken};
 pub use server::{Answerer, Conversation, HandedOver, Service};
 pub use service_link::{FromService, RecordKind, ServiceClient, ServiceLink, ToService};
 pub use socket::{Endpoint, Peer};

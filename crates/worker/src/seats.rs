@@ -1,14 +1,13 @@
 //! Members of the configuration as seats of a pool.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 
 use hsmux_config::{Config, Isolation, Member, PinSource, User};
 use hsmux_module::Options;
-use hsmux_token::sync::Mutex;
-use hsmux_token::{Error, Result, Token, TokenInfo};
-use hsmux_wire::RemoteToken;
+use hsmux_token::{Result, Token, TokenInfo};
+use hsmux_wire::RecentTokens;
 
 use crate::{Environment, LinkOptions, ProcessConnector, Sandbox, ThreadConnector};
 use hsmux_pool::{Care, Connector, Seat};
@@ -99,7 +98,7 @@ fn node_seat(config: &Config, member: &Member, worker: &Path) -> Option<Seat> {
             connector,
             lanes: member.sessions,
             trusted: member.trusted,
-            connected: Mutex::default(),
+            connected: RecentTokens::default(),
         }),
         name: member.name.clone(),
         member: member.name.clone(),
@@ -149,25 +148,14 @@ struct NodeConnector {
     /// At most so many operations at once.
     lanes: u32,
     trusted: bool,
-    /// Connections in the order in which they were made: that host itself says what has changed on it.
-    connected: Mutex<Vec<Weak<RemoteToken>>>,
-}
-
-impl NodeConnector {
-    /// The connection that was made last, of those that are still there.
-    fn newest(&self) -> Result<Arc<RemoteToken>> {
-        let connected = self.connected.lock();
-        let newest = connected.iter().rev().find_map(Weak::upgrade);
-        newest.ok_or_else(|| Error::lost("the connection has ended"))
-    }
+    /// That host itself says what has changed on it.
+    connected: RecentTokens,
 }
 
 impl Connector for NodeConnector {
     fn connect(&self) -> Result<Arc<dyn Token>> {
         let token = self.connector.start()?;
-        let mut connected = self.connected.lock();
-        connected.retain(|token| token.strong_count() > 0);
-        connected.push(Arc::downgrade(&token));
+        self.connected.add(&token);
         Ok(token)
     }
 
@@ -187,14 +175,14 @@ impl Connector for NodeConnector {
     }
 
     fn outgrown(&self) -> Result<bool> {
-        let token = self.newest()?;
+        let token = self.connected.newest()?;
         let (was, now) = (token.info(), token.inquire()?);
         let lanes = now.lanes.clamp(1, self.lanes.max(1));
         Ok(now.mechanisms != was.mechanisms || lanes != was.lanes)
     }
 
     fn connect_probe(&self) -> Result<Arc<dyn Token>> {
-        Ok(self.newest()?)
+        Ok(self.connected.newest()?)
     }
 }
 

@@ -37,8 +37,8 @@ struct EventContext {
     has_ended: AtomicBool,
 }
 
-/// Refusals of one packet that count: a sum over all packets does not overflow.
-const MOST_REFUSALS: u64 = 1 << 32;
+/// Refusals and lost lines of one packet that count.
+const MOST_COUNTED: u64 = 1 << 32;
 
 /// An event that the service waits for.
 struct PendingEvent {
@@ -72,26 +72,27 @@ impl ServiceEvents {
             }
             return;
         }
-        if let RecordKind::Refusals(acts) = kind {
-            let trail = &self.shared.trail;
-            let why = trail.obstacle();
-            let why = why.unwrap_or_else(|| "lines come faster than the daemon takes them".into());
-            return trail.refuse(&why, acts.min(MOST_REFUSALS));
-        }
-        if let RecordKind::Lost(lines) = kind {
-            let why = format!("the {service} has lost events");
-            return self.shared.trail.lose(&why, lines.min(MOST_REFUSALS));
-        }
+        let answered = match kind {
+            RecordKind::Event => None,
+            RecordKind::Announce(number) => Some((number, true)),
+            RecordKind::Commit(number) => Some((number, false)),
+            RecordKind::Refusals(acts) => {
+                let trail = &self.shared.trail;
+                let why = trail.obstacle();
+                let why = why.unwrap_or_else(|| "lines come faster than they are taken".into());
+                return trail.refuse(&why, acts.min(MOST_COUNTED));
+            }
+            RecordKind::Lost(lines) => {
+                let why = format!("the {service} has lost events");
+                return self.shared.trail.lose(&why, lines.min(MOST_COUNTED));
+            }
+        };
         let event = match Event::of_service(service, event) {
             Ok(event) => event,
             Err(error) => return self.refuse(kind, error),
         };
-        let (number, is_announcement) = match kind {
-            RecordKind::Event | RecordKind::Refusals(_) | RecordKind::Lost(_) => {
-                return self.shared.trail.record(event);
-            }
-            RecordKind::Announce(number) => (number, true),
-            RecordKind::Commit(number) => (number, false),
+        let Some((number, is_announcement)) = answered else {
+            return self.shared.trail.record(event);
         };
         let pending = PendingEvent {
             event,
@@ -252,6 +253,15 @@ mod tests {
 
     fn act(name: &str) -> Vec<u8> {
         Event::act(&Arc::new(Actor::default()), name, Map::new()).to_bytes()
+    }
+
+    #[test]
+    fn what_the_broker_has_refused_and_lost_is_counted() {
+        let mut rig = Rig::new(BROKER);
+        rig.events.record(&[], RecordKind::Refusals(3));
+        rig.events.record(&[], RecordKind::Lost(u64::MAX));
+        let status = rig.trail.status();
+        assert_eq!((status.refused, status.lost), (3, MOST_COUNTED));
     }
 
     #[test]

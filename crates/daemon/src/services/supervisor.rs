@@ -382,6 +382,7 @@ mod tests {
     use rustix::net::{SocketType, sockopt};
     use serde_json::Map;
 
+    use super::super::GATEWAY;
     use super::*;
     use crate::Daemon;
 
@@ -397,6 +398,16 @@ mod tests {
             return;
         }
         let link = ServiceLink::of_service(stdin.as_fd().try_clone_to_owned().unwrap());
+        if std::env::args().next_back().as_deref() == Some(GATEWAY) {
+            let refused = FromService::Refused {
+                from: "192.0.2.1:7".into(),
+                problem: "none".into(),
+                advice: "none".into(),
+            };
+            link.report(refused).unwrap();
+            while link.hear().is_ok() {}
+            return;
+        }
         link.record(&act("one"), RecordKind::Event).unwrap();
         link.record(&act("two"), RecordKind::Announce(7)).unwrap();
         loop {
@@ -431,19 +442,31 @@ mod tests {
         Daemon::start_with(config, vec![seat]).unwrap()
     }
 
+    fn program() -> ServiceProgram {
+        let own = concat!(module_path!(), "::service_process");
+        let (_, own) = own.split_once("::").unwrap();
+        ServiceProgram {
+            file: std::env::current_exe().unwrap(),
+            arguments: ["--exact", own, "--nocapture"].map(str::to_owned).to_vec(),
+        }
+    }
+
+    #[test]
+    fn the_node_alone_speaks_for_other_hosts() {
+        let folder = tempfile::tempdir().unwrap();
+        let daemon = daemon(folder.path());
+        let started = ServiceSupervisor::start(GATEWAY, daemon.running(), &program());
+        let error = started.err().expect("an end").to_string();
+        assert!(error.contains("as the node alone may"), "{error}");
+    }
+
     #[test]
     fn the_broker_records_on_the_trail_and_hears_at_once_that_it_cannot() {
         let folder = tempfile::tempdir().unwrap();
         let daemon = daemon(folder.path());
         let running = daemon.running();
-        let own = concat!(module_path!(), "::service_process");
-        let (_, own) = own.split_once("::").unwrap();
-        let program = ServiceProgram {
-            file: std::env::current_exe().unwrap(),
-            arguments: ["--exact", own, "--nocapture"].map(str::to_owned).to_vec(),
-        };
         // It serves when its act has been recorded.
-        let supervisor = ServiceSupervisor::start(BROKER, running, &program).unwrap();
+        let supervisor = ServiceSupervisor::start(BROKER, running, &program()).unwrap();
         let file = &running.config().audit.file;
         let older = file.with_extension("1");
         fs::rename(file, &older).unwrap();

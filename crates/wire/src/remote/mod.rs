@@ -4,6 +4,7 @@ mod direct;
 mod lane_table;
 mod link;
 mod link_state;
+mod recent;
 
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -20,6 +21,7 @@ use crate::{Answer, Call, KNOWS_BEGIN, KNOWS_WITHDRAW, frame};
 use direct::DirectTokens;
 pub use link::{Link, PeerProcess};
 use link_state::{Admin, LinkState};
+pub use recent::RecentTokens;
 
 /// Reading all objects of a slow card takes seconds; longer than this is a hang.
 const OBJECTS_WITHIN: Duration = Duration::from_secs(120);
