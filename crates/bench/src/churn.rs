@@ -20,8 +20,8 @@ use crate::{ChurnRow, Head, Measurement, reference};
 pub use broker::LoadedBroker;
 pub use child::{Bare, KeyChangeProcess, KeyChanges};
 pub use part::{COMMAND, Keyring, Part};
-pub use store::{BrokerIsolation, Programs, SoftHsmStore};
 pub use store::{LABEL, PIN};
+pub use store::{Programs, SoftHsmStore};
 pub use ways::ways;
 
 /// A service under load.

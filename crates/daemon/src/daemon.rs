@@ -85,7 +85,7 @@ impl Daemon {
         let config = load(file)?;
         // A user's share of the files is to leave some for others and for workers.
         tcp_listener::files();
-        let seats = hsmux_worker::seats(&config, &members::worker(&config)?, None);
+        let seats = hsmux_worker::worker_seats(&config, &members::worker(&config)?);
         // The one that the workers answer on: a request is one thread's work from end to end.
         let reactor = Reactor::shared()?;
         // Beside a broker, a gateway or a node the CPU that it would stay awake on is theirs.

@@ -46,7 +46,7 @@ pub fn change(pool: &Pool, old: &Config, new: &Config, worker: &Path) -> Vec<Str
     let present = pool.traffic().seats;
     for member in &new.tokens {
         let name = &member.name;
-        let mut seats = seats_of(new, member, worker, None);
+        let mut seats = seats_of(new, member, worker);
         seats.retain(|seat| present.iter().all(|other| *other.name != *seat.name));
         if seats.is_empty() {
             continue;

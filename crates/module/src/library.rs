@@ -1,7 +1,6 @@
 //! A vendor's module in this process: loaded and initialised once, and shared.
 //! Each function is one PKCS#11 function (two if the standard splits one act), and its errors have that name.
 
-mod image;
 mod keys;
 mod objects;
 mod observe;
@@ -19,7 +18,6 @@ use hsmux_token::ck::{
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, Result};
 
-use image::Image;
 pub(crate) use observe::announce;
 pub use observe::observe;
 pub(crate) use registry::LibraryRef;
@@ -42,7 +40,6 @@ pub(crate) struct Library {
     slot_list: Mutex<()>,
     /// Keeps the code in memory; taken out only to unload it after C_Finalize.
     code: Option<libloading::os::unix::Library>,
-    _image: Image,
 }
 
 /// Calls a function of the table. A null entry is CKR_FUNCTION_NOT_SUPPORTED. Unsafe, like the function.
@@ -71,19 +68,18 @@ fn check(call: &str, code: CK_RV) -> Result<()> {
 
 impl Library {
     /// dlopen(3), C_GetFunctionList, C_Initialize.
-    fn load(path: PathBuf, image: Image) -> Result<Self> {
+    fn load(path: PathBuf) -> Result<Self> {
         use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
         type Get = unsafe extern "C" fn(*mut *mut CK_FUNCTION_LIST) -> CK_RV;
         announce("dlopen");
         // SAFETY: loading runs the module's constructors. A module is the operator's choice, and
         // by default it is loaded in a process of its own.
-        let code =
-            unsafe { Library::open(Some(image.path()), RTLD_NOW | RTLD_LOCAL) }.map_err(|e| {
-                // dlerror(3) also names the file, or another one that it needs.
-                let (own, why) = (format!("{}: ", path.display()), e.to_string());
-                let why = why.strip_prefix(&own).unwrap_or(&why);
-                unloadable(&path, &format!("cannot be loaded: {why}"))
-            })?;
+        let code = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }.map_err(|e| {
+            // dlerror(3) also names the file, or another one that it needs.
+            let (own, why) = (format!("{}: ", path.display()), e.to_string());
+            let why = why.strip_prefix(&own).unwrap_or(&why);
+            unloadable(&path, &format!("cannot be loaded: {why}"))
+        })?;
         // SAFETY: the type is that of C_GetFunctionList in the standard.
         let get = unsafe { code.get::<Get>(b"C_GetFunctionList\0") }
             .map_err(|_| unloadable(&path, "not a PKCS#11 module: it has no C_GetFunctionList"))?;
@@ -101,7 +97,6 @@ impl Library {
             ours: false,
             slot_list: Mutex::default(),
             code: Some(code),
-            _image: image,
         };
         library.initialize()?;
         Ok(library)

@@ -1,6 +1,5 @@
 //! [`ModuleToken`]: one token of a vendor's module, in this process.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -43,29 +42,17 @@ pub struct ModuleToken {
     aborted: AtomicBool,
 }
 
-type Load = fn(&Path) -> Result<LibraryRef>;
-
 impl ModuleToken {
     /// Loads the module, finds the token, opens its sessions and logs in once. If the breaker refuses the login, it
     /// fails with [`hsmux_token::Kind::PinHeld`]; a missing module or token is [`hsmux_token::Kind::Environment`].
     pub fn open(options: Options) -> Result<Arc<Self>> {
-        Self::open_in(LibraryRef::open, options)
-    }
-
-    /// Opens the token in a copy of the module, which has no state of the loaded one. Some modules cannot be loaded
-    /// twice.
-    pub fn open_beside(options: Options) -> Result<Arc<Self>> {
-        Self::open_in(LibraryRef::beside, options)
-    }
-
-    fn open_in(load: Load, options: Options) -> Result<Arc<Self>> {
         let name = options.name.clone();
-        Self::open_unnamed(load, options).map_err(|e| e.at(name))
+        Self::open_unnamed(options).map_err(|e| e.at(name))
     }
 
-    fn open_unnamed(load: Load, options: Options) -> Result<Arc<Self>> {
+    fn open_unnamed(options: Options) -> Result<Arc<Self>> {
         let _turn = wait_for_others(&options);
-        let library = load(&options.module)?;
+        let library = LibraryRef::open(&options.module)?;
         let slot = slots::choose(&library, &options.slot)?;
         let sessions = Sessions::open(library, slot, options.sessions)?;
         {

@@ -130,7 +130,7 @@ fn embedded(config: &Config, threads: bool) -> Result<Box<dyn Backend>> {
         hides_broker_keys: true,
         ..Options::from(config)
     };
-    let seats = hsmux_worker::seats(config, &worker::program(config)?, None);
+    let seats = hsmux_worker::seats(config, &worker::program(config)?);
     // Several processes may embed the same pool: whoever changes a token writes the journal then.
     let (pool, _) = replicate::start(options, seats, Hold::WhileChanging, None)?;
     let session = Arc::new(ClientSession::new(pool));

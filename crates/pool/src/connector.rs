@@ -3,19 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hsmux_token::{Result, Token, TokenInfo};
+use hsmux_token::{Result, Token};
 
 /// Makes the connection of one seat: loads a module or starts a worker, and logs in.
 pub trait Connector: Send + Sync {
     /// Blocks for as long as the vendor's module takes; called on a thread of its own, again after
     /// each loss. A PIN that was refused is never sent twice: the second call says so.
     fn connect(&self) -> Result<Arc<dyn Token>>;
-
-    /// A connection that is to serve in place of one that serves, and remembers nothing of what that one's module has
-    /// seen. Only asked for where [`Care::replace`] says so.
-    fn connect_afresh(&self, _serving: &TokenInfo) -> Result<Arc<dyn Token>> {
-        self.connect()
-    }
 
     /// How the pool looks after the member while it serves.
     fn care(&self) -> Care {
@@ -59,7 +53,7 @@ pub struct Care {
     /// Look for keys that others add or remove.
     pub look: bool,
     /// Replace a connection that has become slow, or does not see what others have added.
-    /// [`Connector::connect_afresh`] is called while the old one serves.
+    /// [`Connector::connect`] is called while the old one serves.
     pub replace: bool,
     /// Watch also a token that can leave its slot. A card has one login and one reader, which a second process would
     /// share.

@@ -153,7 +153,7 @@ impl Core {
         // It would idle while programs wait for the others.
         if one_is_left_out {
             return Err(refused(
-                "it is also served by a token that takes longer, that nobody knows yet, in the daemon itself, or of another host",
+                "it is also served by a token that takes longer, that nobody knows yet, or of another host",
             ));
         }
         let direct = self.direct.open.lock();

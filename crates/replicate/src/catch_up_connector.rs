@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use hsmux_token::sync::Mutex;
 use hsmux_token::{
-    Batch, DirectConnection, Error, Kind, ObjectChanges, Operation, OperationPace, Outcome, Result,
+    Batch, DirectConnection, Error, ObjectChanges, Operation, OperationPace, Outcome, Result,
     Snapshot, Token, TokenInfo,
 };
 
@@ -55,10 +55,6 @@ impl Connector for CatchUpConnector {
     fn connect(&self) -> Result<Arc<dyn Token>> {
         self.admit(self.connector.connect()?)
     }
-
-    fn connect_afresh(&self, serving: &TokenInfo) -> Result<Arc<dyn Token>> {
-        self.admit(self.connector.connect_afresh(serving)?)
-    }
 }
 
 impl CatchUpConnector {
@@ -76,10 +72,7 @@ impl CatchUpConnector {
         let mut told = up_to_date(&token);
         if told.as_ref().is_some_and(|told| told.unseen) {
             token.abort("its module has not seen what came to its token");
-            token = match self.connector.connect_afresh(&token.info()) {
-                Err(error) if error.kind() == Kind::Unsupported => self.connector.connect()?,
-                again => again?,
-            };
+            token = self.connector.connect()?;
             told = up_to_date(&token);
         }
         let read = told.filter(|told| !told.unseen).map(|told| told.snapshot);

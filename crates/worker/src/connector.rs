@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hsmux_module::{ModuleToken, Options};
-use hsmux_token::{Error, Kind, Result, Token, TokenInfo, ck};
+use hsmux_token::{Error, Result, Token, ck};
 use hsmux_wire::{Link, Reactor, RemoteToken};
 
 use super::Environment;
@@ -130,36 +130,16 @@ pub struct ThreadConnector {
     options: Options,
 }
 
-/// Whether this token's module may be loaded twice in a process. That is known of SoftHSM only; a module that crashes takes
-/// the process with it.
-fn stands_a_copy(token: &TokenInfo) -> bool {
-    token.manufacturer.starts_with("SoftHSM")
-}
-
 impl ThreadConnector {
     /// The module is loaded at the first connection.
     pub fn new(options: Options) -> Self {
         Self { options }
-    }
-
-    /// Like [`Connector::connect_afresh`], also if it is unknown whether the module can be loaded twice in a process.
-    pub fn connect_beside(&self) -> Result<Arc<dyn Token>> {
-        persist(|| Ok(ModuleToken::open_beside(self.options.clone())?))
     }
 }
 
 impl Connector for ThreadConnector {
     fn connect(&self) -> Result<Arc<dyn Token>> {
         persist(|| Ok(ModuleToken::open(self.options.clone())?))
-    }
-
-    fn connect_afresh(&self, serving: &TokenInfo) -> Result<Arc<dyn Token>> {
-        if stands_a_copy(serving) {
-            return self.connect_beside();
-        }
-        let message = "whether its module can be loaded twice in one process is not known: watch = true in its \
-                       [[token]] has that tried, isolation = \"process\" needs no such thing";
-        Err(Error::token(Kind::Unsupported, message))
     }
 }
 
@@ -184,37 +164,4 @@ fn is_start_race(error: &Error) -> bool {
         error.code(),
         Some(ck::CKR_GENERAL_ERROR | ck::CKR_TOKEN_NOT_RECOGNIZED)
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_module_of_which_nothing_is_known_is_not_loaded_twice() {
-        let of_a_vendor = TokenInfo {
-            manufacturer: "Vendor".into(),
-            ..TokenInfo::default()
-        };
-        let folder = tempfile::tempdir().unwrap();
-        let options = Options {
-            module: "/nowhere/module.so".into(),
-            slot: hsmux_token::Uri::default(),
-            pin: None,
-            sessions: 1,
-            state: folder.path().to_owned(),
-            name: "hsm1".into(),
-            copies: None,
-            member: None,
-            uri: None,
-        };
-        let connector = ThreadConnector::new(options);
-        let refused = connector.connect_afresh(&of_a_vendor).map(drop);
-        let refused = refused.unwrap_err();
-        assert_eq!(refused.kind(), Kind::Unsupported);
-        assert!(refused.to_string().contains("watch = true"), "{refused}");
-        // It is tried where that is said.
-        let tried = connector.connect_beside().map(drop).unwrap_err();
-        assert!(tried.to_string().contains("cannot be loaded"), "{tried}");
-    }
 }

@@ -26,6 +26,8 @@ pub use connector::{DEPTH_OF_LINKS, ProcessConnector, ThreadConnector};
 pub use environment::Environment;
 pub use orders::LinkOptions;
 pub use sandbox::{LandlockSupport, Profile, Sandbox};
-pub use seats::{environment, environment_with, open_options, seats, seats_of, seats_to_add};
+pub use seats::{
+    environment, environment_with, open_options, seats, seats_of, seats_to_add, worker_seats,
+};
 pub use secrets::{allow_locked_memory, keep_secrets, lock_memory, take_stdin};
 pub use worker::{Orders, serve_orders, worker_main};

@@ -6,47 +6,54 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hsmux_config::{Config, Isolation, Member, PinSource, User};
 use hsmux_module::Options;
-use hsmux_token::{Result, Token, TokenInfo};
+use hsmux_token::{Result, Token};
 use hsmux_wire::RecentTokens;
 
 use crate::{Environment, LinkOptions, ProcessConnector, Sandbox, ThreadConnector};
 use hsmux_pool::{Care, Connector, Seat};
 
-/// The seats of all members. `worker` is the executable that is started as worker process, with the one argument
-/// `worker`; `isolation` overrides what the file says of each.
-pub fn seats(config: &Config, worker: &Path, isolation: Option<Isolation>) -> Vec<Seat> {
+/// The seats of all members for a program that has the pool itself. `worker` is the executable that is started as
+/// worker process, with the one argument `worker`.
+pub fn seats(config: &Config, worker: &Path) -> Vec<Seat> {
     let members = config.tokens.iter();
-    let seats = members.flat_map(|member| seats_of(config, member, worker, isolation));
+    let seats = members.flat_map(|one| seats_with(config, one, worker, one.isolation, false));
     seats.collect()
 }
 
-/// The seats of one member: one for each worker process, or one in this process.
-pub fn seats_of(
-    config: &Config,
-    member: &Member,
-    worker: &Path,
-    isolation: Option<Isolation>,
-) -> Vec<Seat> {
-    seats_with(config, member, worker, isolation, false)
+/// The seats of all members for the daemon, which loads no module itself.
+pub fn worker_seats(config: &Config, worker: &Path) -> Vec<Seat> {
+    let members = config.tokens.iter();
+    let seats = members.flat_map(|member| seats_of(config, member, worker));
+    seats.collect()
+}
+
+/// The seats of one member for the daemon: one for each worker process.
+pub fn seats_of(config: &Config, member: &Member, worker: &Path) -> Vec<Seat> {
+    if member.isolation == Isolation::Thread {
+        tracing::warn!(
+            "isolation = \"thread\" is for [module] mode = \"embedded\": the daemon uses worker processes for member {}",
+            member.name
+        );
+    }
+    seats_with(config, member, worker, Isolation::Process, false)
 }
 
 /// The same for a member that is added while the daemon runs. Until it serves, errors name it by its URI: commands do not
 /// know its name if it never does.
 pub fn seats_to_add(config: &Config, member: &Member, worker: &Path) -> Vec<Seat> {
-    seats_with(config, member, worker, None, true)
+    seats_with(config, member, worker, Isolation::Process, true)
 }
 
 fn seats_with(
     config: &Config,
     member: &Member,
     worker: &Path,
-    isolation: Option<Isolation>,
+    isolation: Isolation,
     is_new: bool,
 ) -> Vec<Seat> {
     if let Some(seat) = node_seat(config, member, worker) {
         return vec![seat];
     }
-    let isolation = isolation.unwrap_or(member.isolation);
     let seats = match isolation {
         Isolation::Process => member.workers,
         Isolation::Thread => 1,
@@ -54,7 +61,8 @@ fn seats_with(
     let watch = member.watch.unwrap_or(config.pool.watch);
     let care = Care {
         look: watch,
-        replace: watch,
+        // A module cannot be loaded twice into one process.
+        replace: watch && isolation == Isolation::Process,
         cards: member.watch == Some(true),
     };
     let seat = |number| {
@@ -225,17 +233,6 @@ impl Connector for MemberConnector {
         }?;
         self.is_new.store(false, Ordering::Relaxed);
         Ok(token)
-    }
-
-    fn connect_afresh(&self, serving: &TokenInfo) -> Result<Arc<dyn Token>> {
-        let options = self.options()?;
-        match self.isolation {
-            Isolation::Thread if self.member.watch == Some(true) => {
-                ThreadConnector::new(options).connect_beside()
-            }
-            Isolation::Thread => ThreadConnector::new(options).connect_afresh(serving),
-            Isolation::Process => self.start(options),
-        }
     }
 
     fn care(&self) -> Care {

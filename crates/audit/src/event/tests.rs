@@ -145,8 +145,7 @@ fn a_long_event_is_cut_and_keeps_its_line() {
     assert_eq!(cut["cut"], true);
 
     let named = Actor::client(long(5_000), long(5_000));
-    let key_use =
-        Event::key_use(&Arc::new(named), "sign", long(5_000)).label(Some(long(5_000)));
+    let key_use = Event::key_use(&Arc::new(named), "sign", long(5_000)).label(Some(long(5_000)));
     assert!(key_use.to_bytes().len() <= Event::MAX_BYTES);
     let cut = line(&received(&key_use));
     assert_eq!(cut["call"], "sign");

@@ -36,15 +36,6 @@ pub struct SoftHsmStore {
     pin: String,
 }
 
-/// The location of the token's module in the broker.
-#[derive(Clone, Copy, Debug)]
-pub enum BrokerIsolation {
-    /// In this number of worker processes.
-    Workers(usize),
-    /// In its own process.
-    Thread,
-}
-
 impl SoftHsmStore {
     /// Creates the folder and a token in it. `softhsm` is SoftHSM's module. Users of the token load `old`:
     /// a SoftHSM before 2.4.0, or its stand-in (tests/standin), which forwards to SoftHSM.
@@ -110,13 +101,9 @@ impl SoftHsmStore {
         Bare::start(self.clone(), options)
     }
 
-    /// A broker over the token, and its clients.
-    pub fn broker(
-        &self,
-        isolation: BrokerIsolation,
-        options: &ChurnOptions,
-    ) -> Result<LoadedBroker> {
-        self.configure(isolation)?;
+    /// A broker over the token with so many worker processes, and its clients.
+    pub fn broker(&self, workers: usize, options: &ChurnOptions) -> Result<LoadedBroker> {
+        self.configure(workers)?;
         let mut command = self.command("setpriv".as_ref());
         // It ends with this process, even if that is killed.
         command
@@ -127,25 +114,18 @@ impl SoftHsmStore {
     }
 
     /// Writes the configuration of a pool of this token; returns its path.
-    pub fn configure(&self, isolation: BrokerIsolation) -> Result<PathBuf> {
-        self.write("hsmux.toml", &self.configuration(isolation))?;
+    pub fn configure(&self, workers: usize) -> Result<PathBuf> {
+        self.write("hsmux.toml", &self.configuration(workers))?;
         Ok(self.folder.join("hsmux.toml"))
     }
 
-    fn configuration(&self, isolation: BrokerIsolation) -> String {
+    fn configuration(&self, workers: usize) -> String {
         let (folder, module) = (self.folder.display(), self.module.display());
         let user = rustix::process::getuid().as_raw();
         let environment = self.environment();
         let environment =
             environment.map(|(name, value)| format!("{name} = \"{}\"", value.display()));
-        let isolation = match isolation {
-            BrokerIsolation::Workers(workers) => format!(
-                "workers = {workers}\nsessions = 1\nenv = {{ {} }}",
-                environment.join(", ")
-            ),
-            // The process has the token's environment.
-            BrokerIsolation::Thread => "isolation = \"thread\"".into(),
-        };
+        let environment = environment.join(", ");
         format!(
             r#"[pool]
 label = "churn"
@@ -162,7 +142,9 @@ allow = ["encrypt", "decrypt", "raw-cbc"]
 module = "{module}"
 uri = "pkcs11:token={LABEL}"
 pin = {{ file = "{folder}/pin" }}
-{isolation}
+workers = {workers}
+sessions = 1
+env = {{ {environment} }}
 "#
         )
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use hsmux_token::Result;
 
-use super::{BrokerIsolation, ChurnOptions, LoadedService, Programs, SoftHsmStore, Way};
+use super::{ChurnOptions, LoadedService, Programs, SoftHsmStore, Way};
 
 /// Keys of an unchanged token: as many as at the start of the published runs.
 const TWIN: usize = 52;
@@ -16,7 +16,7 @@ pub fn ways(
     programs: &Programs,
     softhsm: &Path,
     old: Option<&Path>,
-    isolation: BrokerIsolation,
+    workers: usize,
     options: &ChurnOptions,
 ) -> Result<Vec<Way>> {
     let mut modules = vec![("SoftHSM", None)];
@@ -31,7 +31,7 @@ pub fn ways(
             let (subject, twin) = (store("subject")?, store("twin")?);
             let serve = |store: &SoftHsmStore| -> Result<Box<dyn LoadedService>> {
                 Ok(if over_broker {
-                    Box::new(store.broker(isolation, options)?)
+                    Box::new(store.broker(workers, options)?)
                 } else {
                     Box::new(store.bare(options)?)
                 })

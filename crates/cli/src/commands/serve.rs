@@ -35,7 +35,7 @@ enum LogFormat {
 
 impl Serve {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        // It reads PINs, and keeps those of members with `isolation = "thread"`.
+        // It reads PINs.
         keep_secrets();
         self.start_log()?;
         hsmux_worker::allow_locked_memory();

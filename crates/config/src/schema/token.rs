@@ -29,7 +29,7 @@ pub(super) const TOKEN: Section = Section {
             "isolation",
             r#""process""#,
             r#""process""#,
-            "\"process\": in a worker process; \"thread\": within the daemon, for modules that are fast and thread-safe. With \"thread\", a module that becomes slow, or no longer sees keys of other programs, is loaded a second time: SoftHSM's, or any with `watch = true`.",
+            "\"process\": in a worker process; \"thread\": within the program, for modules that are fast and thread-safe. \"thread\" counts only with `[module] mode = \"embedded\"`: the daemon always uses worker processes.",
         ),
         key(
             "node",

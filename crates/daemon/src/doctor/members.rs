@@ -10,12 +10,9 @@ use crate::members::worker;
 
 pub fn examine(config: &Config, probe: &Probe<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let processes = config
-        .tokens
-        .iter()
-        .any(|m| m.isolation == Isolation::Process);
+    let has_modules = config.tokens.iter().any(|member| member.node.is_none());
     if let Ok(worker) = worker(config)
-        && processes
+        && has_modules
         && !worker.is_file()
     {
         let problem = "the workers' executable is not there";
@@ -30,7 +27,7 @@ pub fn examine(config: &Config, probe: &Probe<'_>) -> Vec<Finding> {
         config
             .tokens
             .iter()
-            .filter_map(|m| in_the_daemon(config, m)),
+            .filter_map(|m| asks_for_thread(config, m)),
     );
     let mut probed = HashMap::new();
     // Of a module that is not there, config check has said it.
@@ -56,15 +53,13 @@ pub fn examine(config: &Config, probe: &Probe<'_>) -> Vec<Finding> {
     findings
 }
 
-/// A module in the daemon cannot be ended, as a worker can.
-fn in_the_daemon(config: &Config, member: &Member) -> Option<Finding> {
-    if config.broker.is_none() || member.isolation != Isolation::Thread || member.node.is_some() {
+/// The daemon loads no module itself.
+fn asks_for_thread(config: &Config, member: &Member) -> Option<Finding> {
+    if config.module.embedded || member.isolation != Isolation::Thread {
         return None;
     }
-    let problem = "its module is in the daemon (isolation = \"thread\"): a call that does not return keeps a \
-                   thread, a crash ends the daemon, and where other programs' keys make it slow or blind it is \
-                   loaded once more, which of other modules than SoftHSM only watch = true allows";
-    let advice = "leave isolation out, unless a measurement shows that it pays";
+    let problem = "isolation = \"thread\" is for [module] mode = \"embedded\": the daemon uses worker processes";
+    let advice = "remove isolation";
     Some(Finding::new(Level::Note, &member.name, problem, advice))
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hsmux_config::{Config, Isolation};
+use hsmux_config::Config;
 use hsmux_worker::{LandlockSupport, Sandbox};
 
 use super::{Finding, Level};
@@ -16,13 +16,12 @@ pub fn examine(config: &Config, kernel: LandlockSupport) -> Vec<Finding> {
     for member in config.tokens.iter().filter(|member| member.node.is_none()) {
         let name = member.name.as_str();
         let profile = Sandbox::of(member).profile;
-        let shown = match (member.isolation, &member.user) {
-            (Isolation::Process, None) => profile.name().to_owned(),
-            (Isolation::Process, Some(user)) => format!("{}, user {user}", profile.name()),
-            (Isolation::Thread, _) => "none, in the daemon itself".to_owned(),
+        let shown = match &member.user {
+            None => profile.name().to_owned(),
+            Some(user) => format!("{}, user {user}", profile.name()),
         };
         members.entry(shown).or_default().push(name);
-        if member.isolation == Isolation::Process && profile.bounds_files() {
+        if profile.bounds_files() {
             bounded.push(name);
         }
     }
@@ -82,7 +81,6 @@ mod tests {
         name = "soft2"
         module = "/usr/lib/softhsm/libsofthsm2.so"
         uri = "pkcs11:token=soft2"
-        isolation = "thread"
         [[token]]
         name = "card"
         module = "/usr/lib/opensc-pkcs11.so"
@@ -107,7 +105,7 @@ mod tests {
             panic!("one finding");
         };
         assert_eq!(*level, Level::Note);
-        let shown = "soft1 (file); hsm (network, user nobody); soft2 (none, in the daemon itself); card (pcsc)";
+        let shown = "soft1, soft2 (file); hsm (network, user nobody); card (pcsc)";
         assert!(problem.ends_with(shown), "{problem}");
     }
 
@@ -117,15 +115,17 @@ mod tests {
             panic!("two findings");
         };
         assert_eq!(*level, Level::Warning);
-        assert!(problem.contains("modules of soft1, card can"), "{problem}");
+        assert!(
+            problem.contains("modules of soft1, soft2, card can"),
+            "{problem}"
+        );
         let [_, (level, problem)] = &found(LandlockSupport::Partial, THREE)[..] else {
             panic!("two findings");
         };
         assert_eq!(*level, Level::Note);
-        assert!(problem.contains("soft1, card"), "{problem}");
+        assert!(problem.contains("soft1, soft2, card"), "{problem}");
         let accepted = THREE.replace("uri =", "sandbox = \"none\"\nuri =");
         let accepted = accepted.replace("sandbox = \"network\"", "");
-        let accepted = accepted.replace("isolation = \"thread\"", "");
         assert_eq!(found(LandlockSupport::Missing, &accepted).len(), 1);
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use hsmux_bench::churn::{self, ChurnOptions, Programs, runs};
 
 use super::run::{interrupt, verdict};
@@ -18,7 +18,7 @@ use crate::{output, progress};
     hsmux bench churn\n  \
     hsmux bench churn --old-module target/release/libhsmux_standin.so --html churn.html\n  \
     hsmux bench churn --runs 4 --more 500 --time 1s --json\n  \
-    hsmux bench churn --isolation thread\n\n\
+    hsmux bench churn --workers 4\n\n\
     It creates SoftHSM tokens in a temporary folder and needs no configuration. It compares the module alone \
     with a broker over it: with this host's SoftHSM and, with --old-module, with one that behaves like SoftHSM \
     before 2.4.0, such as hsmux's stand-in module from its tests.")]
@@ -56,9 +56,6 @@ pub struct Churn {
     /// The duration of a measurement, in turns of 250 ms with an unchanged token
     #[arg(long, value_parser = hsmux_config::parse_duration, default_value = "6s")]
     time: Duration,
-    /// Where a broker loads its module: in worker processes, or in its own process
-    #[arg(long, value_enum, value_name = "WHERE", default_value = "process")]
-    isolation: IsolationArg,
     /// Worker processes of a broker
     #[arg(long, default_value_t = 2, value_name = "N")]
     workers: usize,
@@ -67,21 +64,7 @@ pub struct Churn {
     html: Option<PathBuf>,
 }
 
-/// Like `isolation` of a `[[token]]`.
-#[derive(ValueEnum, Clone, Copy, Debug)]
-enum IsolationArg {
-    Process,
-    Thread,
-}
-
 impl Churn {
-    fn isolation(&self) -> churn::BrokerIsolation {
-        match self.isolation {
-            IsolationArg::Process => churn::BrokerIsolation::Workers(self.workers),
-            IsolationArg::Thread => churn::BrokerIsolation::Thread,
-        }
-    }
-
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let stop = interrupt()?;
         let old = self.old_module.as_deref().map(std::path::absolute);
@@ -104,7 +87,7 @@ impl Churn {
             &programs,
             &self.module,
             old.as_deref(),
-            self.isolation(),
+            self.workers,
             &options,
         )?;
         spinner.finish_and_clear();

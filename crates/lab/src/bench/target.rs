@@ -95,7 +95,7 @@ fn daemon_counts(socket: &Path) -> Option<PoolCounts> {
 /// The pool in this process.
 pub fn embedded(config: &Config) -> anyhow::Result<OpenTarget> {
     let worker = crate::hsmux()?;
-    let pool = Pool::start(config.into(), hsmux_worker::seats(config, &worker, None))?;
+    let pool = Pool::start(config.into(), hsmux_worker::seats(config, &worker))?;
     Ok(OpenTarget {
         token: Arc::clone(&pool) as Arc<dyn Token>,
         name: format!("pool {} in this process", config.pool.label),

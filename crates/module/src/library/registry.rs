@@ -6,11 +6,10 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
+use hsmux_token::Result;
 use hsmux_token::permissions::TrustedOwner;
 use hsmux_token::sync::Mutex;
-use hsmux_token::{Error, Kind, Result};
 
-use super::image::Image;
 use super::{Library, unloadable};
 
 /// A reference to a loaded module.
@@ -47,27 +46,13 @@ impl LibraryRef {
             loaded.users += 1;
             Arc::clone(&loaded.library)
         } else {
-            let image = Image::itself(&path);
-            LoadedModule::first(&mut loaded, Library::load(path, image)?)
+            LoadedModule::first(&mut loaded, Library::load(path)?)
         };
         drop(loaded);
         Ok(Self {
             library: Some(library),
             entry,
         })
-    }
-
-    /// Loads an unshared copy of the module beside the loaded one.
-    pub(crate) fn beside(path: &Path) -> Result<Self> {
-        let path = &verified(path)?;
-        let image = Image::copy(path).map_err(|error| {
-            let message = format!("{} cannot be copied: {error}", path.display());
-            Error::token(Kind::Environment, message)
-        })?;
-        let entry = Arc::<RegistryEntry>::default();
-        let library = Library::load(path.to_owned(), image)?;
-        let library = Some(LoadedModule::first(&mut entry.0.lock(), library));
-        Ok(Self { library, entry })
     }
 }
 

@@ -1,7 +1,6 @@
 //! [`ModuleToken`] on SoftHSM: one configuration for the process, one token for each test.
 #![allow(unsafe_code)]
 
-mod beside;
 mod copies;
 mod fixture;
 mod keys;

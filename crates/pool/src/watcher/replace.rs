@@ -46,7 +46,7 @@ impl Core {
         let record = &old.record;
         self.has_no_session_objects(old)?;
         let reading = self.reading(record);
-        let token = record.seat.connector.connect_afresh(&old.info)?;
+        let token = record.seat.connector.connect()?;
         let generation = self.generation(record.index);
         let fresh = Arc::new(SeatConnection::new(Arc::clone(record), generation, token));
         let good = self.is_worth_it(&fresh, old, reason);

@@ -101,13 +101,12 @@ fn a_key_of_another_program_is_known_within_a_second() {
 }
 
 /// A SoftHSM as it was before 2.4.0, which a change by another process makes slow.
-fn old_softhsm(more: &str) -> Broker {
+fn old_softhsm() -> Broker {
     let mut rig = Rig::prepare(Setup::Daemon, 1);
     let mut old = StandIn::new(&rig.path(""), "old", &["hsm1"]);
     old.set_module(&format!("forward = \"{SOFTHSM}\""));
     old.set_all("churn = { base_us = 20_000, each_ns = 0 }");
     rig.config.members = old.members().collect();
-    rig.config.members[0].more.push_str(more);
     Broker::over(rig, OTHERS)
 }
 
@@ -137,17 +136,9 @@ fn changes_again_and_again(broker: &Broker) {
 
 #[test]
 fn a_worker_that_a_foreign_change_makes_slow_is_replaced_and_no_request_fails() {
-    let broker = old_softhsm("");
+    let broker = old_softhsm();
     let worker = broker.rig.workers();
     changes_again_and_again(&broker);
     assert_ne!(broker.rig.workers(), worker);
     assert_eq!(broker.rig.workers().len(), 1);
-}
-
-/// In the daemon itself there is no process to end.
-#[test]
-fn a_module_in_the_daemon_that_a_foreign_change_makes_slow_is_replaced_by_a_copy_of_it() {
-    let broker = old_softhsm("isolation = \"thread\"\n");
-    changes_again_and_again(&broker);
-    assert!(broker.rig.workers().is_empty());
 }

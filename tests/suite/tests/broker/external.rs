@@ -7,7 +7,7 @@ use hsmux_suite::{Rig, Setup};
 use serde_json::json;
 
 use crate::restarts::lose_store;
-use crate::rig::{Broker, OTHERS, in_the_daemon};
+use crate::rig::{Broker, OTHERS};
 use crate::signing::{unsealed, verifies};
 
 /// Keys of the rig (`rsa`, id 01; `ec`, id 02; `aes`, id 03) for `app`; only `cbc` may do what is dangerous.
@@ -63,13 +63,6 @@ fn raw_cbc_is_as_others_do_it_and_by_name_only() {
 #[test]
 fn gcm_is_what_an_aes_key_does_where_nothing_is_said() {
     gcm(Rig::prepare(Setup::Daemon, 1));
-}
-
-#[test]
-fn a_module_in_the_daemon_enciphers_as_one_in_a_worker() {
-    for does in [raw_cbc, gcm] {
-        does(in_the_daemon(Rig::prepare(Setup::Daemon, 1)));
-    }
 }
 
 fn raw_cbc(rig: Rig) {

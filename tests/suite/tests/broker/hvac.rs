@@ -1,17 +1,12 @@
 use hsmux_suite::{Rig, Setup, source};
 
-use crate::rig::{Broker, in_the_daemon};
+use crate::rig::Broker;
 
 const SIGNING: [&str; 2] = ["ecdsa-p256", "rsa-2048"];
 
 #[test]
 fn hvac_runs_a_whole_session() {
     session(Rig::empty(Setup::Daemon, 2), &SIGNING);
-}
-
-#[test]
-fn hvac_runs_a_whole_session_with_the_module_in_the_daemon() {
-    session(in_the_daemon(Rig::empty(Setup::Daemon, 2)), &SIGNING);
 }
 
 #[test]

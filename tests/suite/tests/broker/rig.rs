@@ -48,14 +48,6 @@ keys = ["label:*"]
 allow = ["*"]
 "#;
 
-/// The same members with their module in the daemon itself, whose short work runs on the broker's own threads.
-pub fn in_the_daemon(mut rig: Rig) -> Rig {
-    for member in &mut rig.config.members {
-        member.more.push_str("isolation = \"thread\"\n");
-    }
-    rig
-}
-
 /// A client that Debian does not have: where `scripts/clients.sh` has put it, now or before.
 pub fn fetched(client: &str) -> String {
     let script = source().join("scripts/clients.sh");

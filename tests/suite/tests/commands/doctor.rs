@@ -188,25 +188,24 @@ fn what_a_member_has_yet_to_make_up_for_is_told_until_it_has() {
     rig.hsmux("status --check").ok().never_says("owes");
 }
 
-/// A note, with which nothing is wrong: who wants the faster service has it.
+/// The daemon loads no module itself, whatever the file says.
 #[test]
-fn a_brokers_token_whose_module_is_in_the_daemon_is_noted() {
-    let note = "note: hsm1: its module is in the daemon (isolation = \"thread\")";
+fn a_member_that_asks_for_a_thread_has_a_worker_and_a_note() {
+    let note = "note: hsm1: isolation = \"thread\" is for [module] mode = \"embedded\"";
     let mut rig = Rig::empty(Setup::Daemon, 2);
     rig.config.members[0]
         .more
         .push_str("isolation = \"thread\"");
     rig.start();
-    rig.hsmux("doctor").ok().never_says(note);
-    rig.stop();
-    rig.config
-        .module
-        .push_str("\n[broker]\nsocket = \"broker.sock\"");
-    rig.start();
+    assert_eq!(rig.workers().len(), 2);
+    let log = rig.daemon.as_ref().expect("a daemon").log();
+    assert!(log.contains("the daemon uses worker processes"), "{log}");
+    let daemon = rig.daemon.as_ref().expect("a daemon").id();
+    let maps = fs::read_to_string(format!("/proc/{daemon}/maps")).expect("its maps");
+    assert!(!maps.contains("softhsm"), "a module is in the daemon");
     let said = rig.hsmux("doctor").ok();
     said.says(note)
-        .says("a crash ends the daemon")
-        .says("only watch = true allows")
+        .says("remove isolation")
         .says("nothing is wrong")
         .never_says("note: hsm2");
 }

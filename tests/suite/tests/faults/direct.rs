@@ -317,20 +317,3 @@ fn a_slow_token_hands_nothing_over() {
     let said = line.refused(ec).expect("refused");
     assert!(said.contains("takes longer"), "{said}");
 }
-
-/// It takes no connections over, and would idle.
-#[test]
-fn a_token_in_the_daemon_itself_has_its_share() {
-    let mut rig = Rig::prepare(Setup::Daemon, 2);
-    let member = &mut rig.config.members[1];
-    *member = member.clone().with("isolation = \"thread\"");
-    rig.start();
-    rig.wait_for_members(2);
-    let ec = key(&rig, "ec");
-    let mut line = Line::open(&rig);
-    for _ in 0..50 {
-        assert!((0..20).all(|_| line.signs(ec)));
-        let said = line.refused(ec).expect("refused");
-        assert!(said.contains("in the daemon itself"), "{said}");
-    }
-}

@@ -6,7 +6,7 @@ mod http;
 
 use std::time::Duration;
 
-use hsmux_bench::churn::{BrokerIsolation, ChurnOptions, Programs, SoftHsmStore};
+use hsmux_bench::churn::{ChurnOptions, Programs, SoftHsmStore};
 use hsmux_suite::{Program, SOFTHSM, built};
 use hsmux_token::{Error, Kind, Result};
 use tempfile::TempDir;
@@ -26,14 +26,9 @@ fn usual() -> ChurnOptions {
     }
 }
 
-/// The locations of a broker's module, with the words of the configuration.
-fn isolations() -> [(&'static str, BrokerIsolation); 2] {
-    [("thread", BrokerIsolation::Thread), ("process", workers())]
-}
-
 /// Worker processes of a broker on this machine.
-fn workers() -> BrokerIsolation {
-    BrokerIsolation::Workers(std::thread::available_parallelism().map_or(1, usize::from))
+fn workers() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn folder() -> Result<TempDir> {

@@ -114,10 +114,10 @@ const PARTS: &[Part] = &[
         page.counted("The daemon itself", footprint::footprint(effort))
     }),
     ("broker-churn-standin", |effort, page| {
-        page.all_compared(broker::over_the_stand_in(effort))
+        page.compared(broker::over_the_stand_in(effort))
     }),
     ("broker-churn-foreign", |effort, page| {
-        page.all_compared(broker::foreign_churn(effort))
+        page.compared(broker::foreign_churn(effort))
     }),
     ("broker-engine", |effort, page| {
         page.compared(broker::below_http(effort))

@@ -5,29 +5,21 @@ use std::time::Duration;
 
 use hsmux_bench::Measurement;
 use hsmux_bench::churn::{
-    BrokerIsolation, ChurnOptions, KeyChangeProcess, LoadedService, RunResults, SoftHsmStore, TURN,
-    run, runs, ways,
+    ChurnOptions, KeyChangeProcess, LoadedService, RunResults, SoftHsmStore, TURN, run, runs, ways,
 };
 use hsmux_bench::compare::{Bound, CompareReport, Goal, Variant};
 use hsmux_suite::{Program, SOFTHSM, built};
 use hsmux_token::{Error, Kind, Result};
 
-use super::{folder, isolations, programs, store, usual};
+use super::{folder, programs, store, usual, workers};
 use crate::Effort;
 use crate::progress::{Turns, preparing};
 
 /// Additional runs, by their keys.
 const MORE: [usize; 2] = [1000, 5000];
 
-/// The published table: the bare module and a broker, over SoftHSM and over a stand-in for an old one,
-/// with the module in the broker's process and in workers.
-pub fn over_the_stand_in(effort: Effort) -> Result<Vec<CompareReport>> {
-    let each = isolations().into_iter();
-    each.map(|(word, isolation)| published(effort, word, isolation))
-        .collect()
-}
-
-fn published(effort: Effort, word: &str, isolation: BrokerIsolation) -> Result<CompareReport> {
+/// The published table: the bare module and a broker, over SoftHSM and over a stand-in for an old one.
+pub fn over_the_stand_in(effort: Effort) -> Result<CompareReport> {
     preparing("tokens for the published key churn");
     let options = ChurnOptions {
         runs: runs(10, &MORE),
@@ -40,10 +32,10 @@ fn published(effort: Effort, word: &str, isolation: BrokerIsolation) -> Result<C
         &programs(),
         SOFTHSM.as_ref(),
         Some(&built(Program::StandIn)),
-        isolation,
+        workers(),
         &options,
     )?;
-    let broker = &format!("broker, isolation = {word}");
+    let broker = "broker";
     let step = options.settle + 2 * options.time;
     let mut turns = Turns::new(vec![step; options.runs.len() * ways.len()]);
     let found = run(&options, &mut ways, &mut |what| {
@@ -71,11 +63,9 @@ fn published(effort: Effort, word: &str, isolation: BrokerIsolation) -> Result<C
     }
     // Goals apply only to the published runs.
     goals.truncate(10);
-    let title = format!(
-        "Published key churn over the stand-in for an old module: the broker within 2 s of each change, beside \
-         the bare stand-in; isolation = {word}"
-    );
-    Ok(CompareReport::new(&title, series, &goals))
+    let title = "Published key churn over the stand-in for an old module: the broker within 2 s of each change, \
+                 beside the bare stand-in";
+    Ok(CompareReport::new(title, series, &goals))
 }
 
 fn name(row: &RunResults, way: &str) -> String {
@@ -109,7 +99,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 type Changed = (SoftHsmStore, RefCell<KeyChangeProcess>);
 
 /// Another process that changes keys all the time, on the token in use or on another.
-pub fn foreign_churn(effort: Effort) -> Result<Vec<CompareReport>> {
+pub fn foreign_churn(effort: Effort) -> Result<CompareReport> {
     preparing(&format!("two tokens of {KEYS} keys"));
     let folder = folder()?;
     let filled = |name: &str| -> Result<Changed> {
@@ -118,27 +108,15 @@ pub fn foreign_churn(effort: Effort) -> Result<Vec<CompareReport>> {
         keys.bring_to(KEYS - 1)?;
         Ok((store, RefCell::new(keys)))
     };
-    let (own, other) = (filled("own")?, filled("other")?);
-    let each = isolations().into_iter();
-    each.map(|(word, isolation)| changed_meanwhile(effort, word, isolation, &own, &other))
-        .collect()
-}
-
-fn changed_meanwhile(
-    effort: Effort,
-    word: &str,
-    isolation: BrokerIsolation,
-    (own, own_keys): &Changed,
-    (_, other_keys): &Changed,
-) -> Result<CompareReport> {
+    let ((own, own_keys), (_, other_keys)) = (filled("own")?, filled("other")?);
     let options = usual();
-    let way = format!("broker, isolation = {word}");
+    let way = "broker";
     let bare = RefCell::new(own.bare(&options)?);
-    let broker = RefCell::new(own.broker(isolation, &options)?);
+    let broker = RefCell::new(own.broker(workers(), &options)?);
     let mut variants = Vec::new();
-    let ways: [(&str, &RefCell<dyn LoadedService>); 2] = [("bare", &bare), (&way, &broker)];
+    let ways: [(&str, &RefCell<dyn LoadedService>); 2] = [("bare", &bare), (way, &broker)];
     for (way, service) in ways {
-        for (on, keys) in [("another token", other_keys), ("its token", own_keys)] {
+        for (on, keys) in [("another token", &other_keys), ("its token", &own_keys)] {
             let run = move || {
                 let mut keys = keys.borrow_mut();
                 let changing = keys.change(PAUSE)?;

@@ -29,7 +29,7 @@ pub fn below_http(effort: Effort) -> Result<CompareReport> {
         let lines: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
         Error::request(Kind::Environment, lines.join("\n"))
     })?;
-    let seats = hsmux_worker::seats(&configuration, &built(Program::Hsmux), None);
+    let seats = hsmux_worker::seats(&configuration, &built(Program::Hsmux));
     let pool = Pool::start(hsmux_pool::Options::from(&configuration), seats)?;
     let usual = usual();
     let cipher = Cipher::new(pool, LABEL, usual.callers, usual.payload)?;

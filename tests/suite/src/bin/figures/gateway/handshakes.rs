@@ -21,31 +21,29 @@ const RSA: &str = "rsa_pss_rsae_sha256";
 
 /// The token's module in worker processes.
 const WORKERS: &str = "workers = 2\nsessions = 1";
-/// The same within the daemon.
-pub const THREAD: &str = "isolation = \"thread\"\nsessions = 8";
 
 /// One SoftHSM token with an EC and an RSA key, and certificates for both.
-fn rig(isolation: &str) -> Rig {
+fn rig(workers: &str) -> Rig {
     let mut rig = with_page(1);
     for key in ["rsa", "ec"] {
         certify(&rig, key, key, 30);
     }
     let member = &mut rig.config.members[0];
-    *member = member.clone().with(isolation);
+    *member = member.clone().with(workers);
     rig
 }
 
 /// A gateway over it.
-pub fn gateway(isolation: &str) -> Gateway {
+pub fn gateway(workers: &str) -> Gateway {
     let site = "[[site]]\ncertificates = [\"rsa.pem\", \"ec.pem\"]\nroot = \"www\"";
-    Gateway::start(rig(isolation), "", site)
+    Gateway::start(rig(workers), "", site)
 }
 
 /// P-256 beside nginx with the key in a file, RSA-2048 beside nginx with the engine over SoftHSM.
 pub fn handshakes(effort: Effort) -> Result<Vec<CompareReport>> {
-    preparing("gateways, nginx with keys in files, and nginx with OpenSSL's engine");
-    let (here, beside) = (gateway(THREAD), gateway(WORKERS));
-    let rig = &here.rig;
+    preparing("a gateway, nginx with keys in files, and nginx with OpenSSL's engine");
+    let gateway = gateway(WORKERS);
+    let rig = &gateway.rig;
     let file = |key: &str| rig.keys.file(key).display().to_string();
     let token = |key: &str| {
         let pin = SoftHsm::pin("hsm1");
@@ -72,30 +70,25 @@ pub fn handshakes(effort: Effort) -> Result<Vec<CompareReport>> {
         options.processes = vec![server];
         Variant::new(name, move || Ok(measure(&options)?.measurement))
     };
-    let [in_file, in_engine, in_thread, in_process] = [
+    let [in_file, in_engine, in_pool] = [
         "nginx, key in a file",
         "nginx, engine, key in SoftHSM",
-        "gateway, isolation = thread",
-        "gateway, isolation = process",
+        "gateway",
     ];
     let all = |signature: &str| {
         vec![
             variant(in_file, &from_files.address, from_files.id(), signature),
             variant(in_engine, &by_engine.address, by_engine.id(), signature),
-            variant(in_thread, &here.address, daemon(&here), signature),
-            variant(in_process, &beside.address, daemon(&beside), signature),
+            variant(in_pool, &gateway.address, daemon(&gateway), signature),
         ]
     };
-    let goals = |against: &str, bounds: &[Bound]| {
-        let mut goals = Vec::new();
-        for of in [in_thread, in_process] {
-            goals.extend(bounds.iter().map(|bound| Goal {
-                of: of.to_owned(),
-                against: against.to_owned(),
-                bound: *bound,
-            }));
-        }
-        goals
+    let goals = |against: &str, bounds: &[Bound]| -> Vec<Goal> {
+        let goal = |bound: &Bound| Goal {
+            of: in_pool.to_owned(),
+            against: against.to_owned(),
+            bound: *bound,
+        };
+        bounds.iter().map(goal).collect()
     };
     let title = |key: &str| {
         format!("New full handshakes of TLS 1.3, {key}, X25519, {USERS} users: one hit for each")

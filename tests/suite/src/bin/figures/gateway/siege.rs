@@ -10,7 +10,7 @@ use hsmux_token::{Error, Kind, Result};
 use serde::Deserialize;
 
 use super::PATH;
-use super::handshakes::{THREAD, gateway};
+use super::handshakes::gateway;
 use super::nginx::Nginx;
 use crate::Effort;
 use crate::progress::preparing;
@@ -30,16 +30,16 @@ struct SiegeOutput {
     failed_transactions: u64,
 }
 
-/// The gateway with its defaults, and with the module in the daemon, against nginx with the key in a file.
+/// The gateway with its defaults against nginx with the key in a file.
 pub fn one_user(effort: Effort) -> Result<CompareReport> {
-    preparing("gateways, and nginx with the key in a file");
+    preparing("a gateway, and nginx with the key in a file");
     let more = effort.turn.as_secs().max(1) as usize;
     let effort = Effort {
         rounds: effort.rounds * more,
         turn: TURN,
         ..effort
     };
-    let (by_default, here) = (gateway(""), gateway(THREAD));
+    let by_default = gateway("");
     let rig = &by_default.rig;
     let key = rig.keys.file("ec").display().to_string();
     let nginx = Nginx::start(rig, "files", &[("ec", key)], None);
@@ -47,19 +47,14 @@ pub fn one_user(effort: Effort) -> Result<CompareReport> {
         let url = format!("https://{address}/{PATH}");
         Variant::new(name, move || siege(rig, &url, effort.turn))
     };
-    let [file, default, thread] = [
-        "nginx, key in a file",
-        "gateway, default configuration",
-        "gateway, isolation = thread",
-    ];
-    let goals = [default, thread].map(|of| Goal {
-        of: of.to_owned(),
+    let [file, default] = ["nginx, key in a file", "gateway, default configuration"];
+    let goals = [Goal {
+        of: default.to_owned(),
         against: file.to_owned(),
         bound: Bound::RateRatioAtLeast(1.0),
-    });
+    }];
     let variants = vec![
         variant(default, &by_default.address),
-        variant(thread, &here.address),
         variant(file, &nginx.address),
     ];
     let title = "One user of siege (-b -c1), P-256: each page on a new connection";
