@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -25,6 +26,20 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
+/// Uses a listening socket of an earlier process; `None` if it does not listen at this address.
+pub fn adopt(socket: OwnedFd, address: SocketAddr) -> Option<TcpListener> {
+    let own = SocketAddr::try_from(rustix::net::getsockname(&socket).ok()?).ok()?;
+    let is_there = own == address || (address.port() == 0 && own.ip() == address.ip());
+    let listens = rustix::net::sockopt::socket_acceptconn(&socket).ok()?;
+    if !is_there || !listens {
+        return None;
+    }
+    let listener = TcpListener::from(socket);
+    listener.set_nonblocking(true).ok()?;
+    rustix::net::sockopt::set_tcp_nodelay(&listener, true).ok()?;
+    Some(listener)
+}
+
 /// Raises the limit of open files as far as allowed, and returns it. Each connection is a file.
 pub fn files() -> usize {
     let limit = getrlimit(Resource::Nofile);
@@ -44,6 +59,35 @@ pub fn files() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_socket_is_adopted_if_it_listens_at_the_address() {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listener = listen(any).unwrap();
+        let own = listener.local_addr().unwrap();
+        let socket = || OwnedFd::from(listener.try_clone().unwrap());
+        for address in [own, any] {
+            let adopted = adopt(socket(), address).expect("a listener");
+            assert_eq!(adopted.local_addr().unwrap(), own);
+        }
+        let others = [
+            SocketAddr::from(([127, 0, 0, 1], own.port() ^ 1)),
+            SocketAddr::from(([127, 0, 0, 2], own.port())),
+            SocketAddr::from(([127, 0, 0, 2], 0)),
+        ];
+        for address in others {
+            assert!(adopt(socket(), address).is_none(), "{address}");
+        }
+        let client = std::net::TcpStream::connect(own).unwrap();
+        let (accepted, _) = {
+            listener.set_nonblocking(false).unwrap();
+            listener.accept().unwrap()
+        };
+        for open in [client, accepted] {
+            let address = open.local_addr().unwrap();
+            assert!(adopt(open.into(), address).is_none());
+        }
+    }
 
     #[test]
     fn accepted_connections_have_tcp_nodelay() {

@@ -2,19 +2,49 @@
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hsmux_token::{Error, Kind, Result};
 
 use hsmux_config::{Socket, group_id};
+use rustix::net::AddressFamily;
 
 /// The file of a listening socket. Removed when dropped, unless another process has replaced it.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    inode: (u64, u64),
+    inode: FileNumber,
+    is_left: AtomicBool,
+}
+
+/// The number of a socket's file: its device and its inode.
+pub type FileNumber = (u64, u64);
+
+/// The number of the file at this path, if there is one.
+pub fn file_number(path: &Path) -> Option<FileNumber> {
+    let meta = fs::symlink_metadata(path).ok()?;
+    Some((meta.dev(), meta.ino()))
+}
+
+/// Uses a listening socket of an earlier process, whose file is still at its path. `None` if it does not listen.
+pub fn adopt(listening: OwnedFd, socket: &Socket) -> Option<(UnixListener, SocketFile)> {
+    let is_unix = rustix::net::sockopt::socket_domain(&listening).ok()? == AddressFamily::UNIX;
+    let listens = rustix::net::sockopt::socket_acceptconn(&listening).ok()?;
+    let file = SocketFile {
+        path: socket.path.clone(),
+        inode: file_number(&socket.path)?,
+        // It belongs to this process once all is done.
+        is_left: AtomicBool::new(true),
+    };
+    if !is_unix || !listens || permit(&socket.path, socket).is_err() {
+        return None;
+    }
+    file.is_left.store(false, Ordering::Relaxed);
+    Some((UnixListener::from(listening), file))
 }
 
 /// Opens a socket. A stale file is replaced; one that a process listens on is not.
@@ -54,6 +84,7 @@ fn make(draft: &Path, socket: &Socket) -> Result<(UnixListener, SocketFile)> {
     let file = SocketFile {
         path: socket.path.clone(),
         inode: (meta.dev(), meta.ino()),
+        is_left: AtomicBool::new(false),
     };
     Ok((listener, file))
 }
@@ -80,12 +111,22 @@ impl SocketFile {
     pub fn permit(&self, socket: &Socket) -> Result<()> {
         permit(&self.path, socket)
     }
+
+    /// The number of the file.
+    pub fn number(&self) -> FileNumber {
+        self.inode
+    }
+
+    /// Leaves the file to another process, which listens on the same socket.
+    pub fn leave(&self) {
+        self.is_left.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let ours = |meta: &fs::Metadata| (meta.dev(), meta.ino()) == self.inode;
-        if fs::symlink_metadata(&self.path).is_ok_and(|meta| ours(&meta)) {
+        let is_left = self.is_left.load(Ordering::Relaxed);
+        if !is_left && file_number(&self.path) == Some(self.inode) {
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -133,6 +174,29 @@ mod tests {
 
         drop((listener, file));
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_socket_is_adopted_with_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.sock");
+        let (listener, file) = listen(&socket(path.clone(), 0o600)).unwrap();
+        let kept = OwnedFd::from(listener.try_clone().unwrap());
+        assert_eq!(file_number(&path), Some(file.number()));
+        file.leave();
+        drop((listener, file));
+        let (listener, file) = adopt(kept, &socket(path.clone(), 0o620)).expect("a listener");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o620);
+        let client = UnixStream::connect(&path).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        for open in [client, accepted] {
+            assert!(adopt(open.into(), &socket(path.clone(), 0o600)).is_none());
+        }
+        assert!(path.exists());
+        let kept = OwnedFd::from(listener);
+        drop(file);
+        assert!(!path.exists());
+        assert!(adopt(kept, &socket(path, 0o600)).is_none());
     }
 
     #[test]
