@@ -5,6 +5,8 @@ use std::path::Path;
 use hsmux_config::{Allowed, BrokerSection, Config, Mistake, NewErrors, PoolSection};
 use hsmux_token::{Error, Kind, Result};
 
+use crate::services::{ServiceName, as_written};
+
 /// Reads a configuration; all its mistakes are in the error.
 pub fn load(file: &Path) -> Result<Config> {
     hsmux_config::load(file).map_err(|mistakes| refused(&mistakes))
@@ -73,6 +75,18 @@ pub fn what_can_change(old: &Config, file: &Config) -> Config {
     new
 }
 
+/// The configuration after a restart of this service, which has read its section anew.
+pub fn with_service(old: &Config, service: ServiceName) -> Config {
+    let written = as_written(old);
+    let mut new = old.clone();
+    match service {
+        ServiceName::Broker => new.broker = written.broker,
+        ServiceName::Gateway => new.gateway = written.gateway,
+        ServiceName::Node => new.node = written.node,
+    }
+    new
+}
+
 /// The broker that runs, with what it takes over.
 fn broker(old: &BrokerSection, file: &BrokerSection) -> BrokerSection {
     let tls = old.tls.as_ref().and(file.tls.as_ref());
@@ -116,21 +130,43 @@ pub fn taken_over(old: &Config, new: &Config) -> Vec<String> {
     lines
 }
 
-/// The sections of the file that only the next start takes over, in one line.
-pub fn with_a_restart(new: &Config, file: &Config) -> Option<String> {
+/// The sections of the file that only the next start takes over, of a service or of the daemon.
+pub fn with_a_restart(new: &Config, file: &Config) -> Vec<String> {
+    let listens = |config: &Config| {
+        let node = config.node.as_ref();
+        node.is_some_and(|node| !node.listen.is_empty())
+    };
+    let both = |has: fn(&Config) -> bool| has(new) && has(file);
+    let services = [
+        (
+            new.gateway != file.gateway,
+            "gateway",
+            both(|config| config.gateway.is_some()),
+        ),
+        (
+            new.broker != file.broker,
+            "broker",
+            both(|config| config.broker.is_some()),
+        ),
+        (new.node != file.node, "node", listens(new) && listens(file)),
+    ];
+    let services = services.into_iter().filter(|(differs, ..)| *differs);
+    let (run, others): (Vec<_>, Vec<_>) = services.partition(|(.., runs)| *runs);
     let sections = [
         (new.pool != file.pool, "[pool]"),
         (new.state != file.state, "[daemon] state"),
         (new.worker != file.worker, "[daemon] worker"),
         (new.audit != file.audit, "[audit] file"),
         (new.admin != file.admin, "[admin] socket"),
-        (new.gateway != file.gateway, "[gateway]"),
-        (new.broker != file.broker, "[broker]"),
-        (new.node != file.node, "[node]"),
     ];
     let differ = sections.iter().filter(|(differs, _)| *differs);
-    let names: Vec<_> = differ.map(|(_, name)| *name).collect();
-    (!names.is_empty()).then(|| format!("{} changed: this needs a restart", names.join(", ")))
+    let mut names: Vec<_> = differ.map(|(_, name)| (*name).to_owned()).collect();
+    names.extend(others.iter().map(|(_, name, _)| format!("[{name}]")));
+    let names = (!names.is_empty()).then(|| names.join(", "));
+    let of_daemon = names.map(|names| format!("{names} changed: this needs a restart"));
+    let of_services = { run.iter() }
+        .map(|(_, name, _)| format!("[{name}] changed: hsmux restart {name} applies it"));
+    of_daemon.into_iter().chain(of_services).collect()
 }
 
 /// Hosts that may use this one's tokens.
@@ -249,6 +285,17 @@ name = "b"
     }
 
     #[test]
+    fn a_restarted_service_has_read_its_section() {
+        let (old, file) = (read(FILE), read(&FILE.replace(":443", ":444")));
+        let new = what_can_change(&old, &file);
+        assert_ne!(new.gateway, file.gateway);
+        assert_eq!(with_service(&new, ServiceName::Node).gateway, old.gateway);
+        let restarted = with_service(&new, ServiceName::Gateway);
+        assert_eq!(restarted.gateway, file.gateway);
+        assert_eq!(with_a_restart(&restarted, &file), [""; 0]);
+    }
+
+    #[test]
     fn what_needs_a_restart_is_named_each_time() {
         for (line, other, section) in [
             ("\"web\"", "\"other\"", "[pool]"),
@@ -259,13 +306,22 @@ name = "b"
             ),
             ("[admin]", "[admin]\nmode = \"0666\"", "[admin] socket"),
             ("audit.log", "other.log", "[audit] file"),
-            (":443", ":444", "[gateway]"),
-            (":8200", ":8201", "[broker]"),
-            (":9\"", ":10\"", "[node]"),
         ] {
             let said = format!("{section} changed: this needs a restart");
             assert_eq!(after(line, other), [said], "{line}");
         }
+        for (line, other, service) in [
+            (":443", ":444", "gateway"),
+            (":8200", ":8201", "broker"),
+            (":9\"", ":10\"", "node"),
+        ] {
+            let said = format!("[{service}] changed: hsmux restart {service} applies it");
+            assert_eq!(after(line, other), [said], "{line}");
+        }
+        let broker = FILE.find("[broker]").expect("a section");
+        let gateway = FILE.find("[gateway]").expect("a section");
+        let said = "[pool], [broker] changed: this needs a restart";
+        assert_eq!(after(&FILE[broker..gateway], ""), [said]);
         // A host is served no more at once; the sockets are there until the end.
         let node = FILE.find("[node]").expect("a section");
         let lines = after(&FILE[node..], "");

@@ -34,7 +34,7 @@ use crate::parked;
 use crate::peers::Peers;
 use crate::refusals::Refusals;
 use crate::service::DaemonContext;
-use crate::services::Services;
+use crate::services::{ServiceName, Services};
 use crate::session_objects::SessionObjects;
 use crate::settings::users;
 
@@ -333,6 +333,15 @@ impl Running {
         self.peers().change(&self.config());
         self.services.change(&self.config());
         Ok(lines)
+    }
+
+    /// Restarts a service. Its section is then in force as the last reload read it.
+    pub(crate) fn restart_service(&self, service: ServiceName) -> Result<String> {
+        let line = self.services.restart(service, &self.config())?;
+        let _turn = self.turn.lock();
+        let config = changes::with_service(&self.config(), service);
+        self.config.store(Arc::new(config));
+        Ok(line)
     }
 
     /// Has what is parked stay so over a restart.

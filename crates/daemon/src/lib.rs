@@ -44,4 +44,4 @@ pub use client::PoolClient;
 pub use daemon::{ControlEvent, Daemon, Running};
 pub use lock::StateLock;
 pub use peers::{HostRefusal, PeerStatus, Peers};
-pub use services::{ServiceProgram, ServiceState, ServiceStatus, Services};
+pub use services::{ServiceName, ServiceProgram, ServiceState, ServiceStatus, Services};

@@ -1,6 +1,7 @@
 //! State that all connections share.
 
 use std::future::pending;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -62,6 +63,8 @@ pub struct AppState {
     pub reads: http::BlockingReads,
     /// Phase of the gateway's shutdown.
     pub phases: Phases,
+    /// Another process has the sockets.
+    pub handed_over: AtomicBool,
 }
 
 /// Held by a connection until it has ended, also as a tunnel.
@@ -96,6 +99,11 @@ impl ConnectionGuard {
 const END_DELAY: Duration = Duration::from_millis(500);
 
 impl AppState {
+    /// Whether another process accepts the clients: then balancers are to notice nothing.
+    pub fn is_handed_over(&self) -> bool {
+        self.handed_over.load(Ordering::Relaxed)
+    }
+
     /// Returns when connections have to end. Requests under way are still answered.
     pub async fn connections_end(&self) {
         self.phases.reach(Phase::Draining).await;

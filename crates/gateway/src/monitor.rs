@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
@@ -51,6 +52,10 @@ async fn serve_connection(app: Arc<AppState>, stream: TcpStream) {
         let (status, text) = app.respond(request.uri().path());
         let mut answer = Response::new(Full::<Bytes>::from(text));
         *answer.status_mut() = status;
+        if app.is_handed_over() {
+            let close = HeaderValue::from_static("close");
+            answer.headers_mut().insert(CONNECTION, close);
+        }
         std::future::ready(Ok::<_, Infallible>(answer))
     });
     let mut builder = http1::Builder::new();
@@ -85,7 +90,7 @@ impl AppState {
 
     /// Why balancers should send no new clients.
     fn health_problem(&self) -> Option<Cow<'static, str>> {
-        if self.phases.is_at(Phase::Leaving) {
+        if self.phases.is_at(Phase::Leaving) && !self.is_handed_over() {
             return Some("the gateway ends".into());
         }
         if let Some(why) = self.daemon.trouble() {

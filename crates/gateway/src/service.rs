@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -32,12 +33,20 @@ use crate::source::SourceSlots;
 use crate::ticket_key_rotation::TicketKeyRotation;
 use crate::{monitor, plain, reservation, tls};
 
+/// The tasks that accept connections, one for each socket.
+#[derive(Default)]
+struct AcceptTasks {
+    /// Those of clients.
+    clients: Vec<JoinHandle<()>>,
+    /// That of `/metrics` and `/health`.
+    monitor: Option<JoinHandle<()>>,
+}
+
 /// A running gateway. Dropping it drains it: it accepts no new connections, and ends when the open ones have.
 pub struct Gateway {
     app: Arc<AppState>,
     phase: watch::Sender<Phase>,
-    /// The tasks that accept connections, one for each socket.
-    listeners: Vec<JoinHandle<()>>,
+    accepting: AcceptTasks,
     runtime: Option<Runtime>,
 }
 
@@ -79,7 +88,7 @@ impl ServiceProcess for Gateway {
             let tickets = tls::Resumption::of(section, keys);
             tls::front(move || sites.load_full(), tickets).map_err(|e| failed("TLS", &e))?
         };
-        let sockets = Sockets::open(section)?;
+        let sockets = Sockets::open(section, daemon)?;
         let (phase, phases) = Phases::new();
         let files = FileBudget::of(tcp_listener::files());
         let connections = section.connections.min(files.client_limit());
@@ -113,8 +122,9 @@ impl ServiceProcess for Gateway {
             file_cache: Arc::default(),
             reads: BlockingReads::default(),
             phases,
+            handed_over: AtomicBool::new(false),
         });
-        let listeners = sockets.serve(&app, &runtime)?;
+        let accepting = sockets.serve(&app, &runtime)?;
         let (memory, metrics) = (Arc::clone(&app.memory), Arc::clone(&app.metrics));
         runtime.spawn(memory.watch(move || metrics.closed(CloseReason::Memory)));
         let current = {
@@ -126,7 +136,7 @@ impl ServiceProcess for Gateway {
         Ok(Self {
             app,
             phase,
-            listeners,
+            accepting,
             runtime: Some(runtime),
         })
     }
@@ -135,24 +145,45 @@ impl ServiceProcess for Gateway {
         drop(self);
         None
     }
+
+    /// It accepts nothing more at once, for the other process does. Balancers are to notice nothing.
+    fn hand_over(mut self) {
+        self.app.handed_over.store(true, Ordering::Relaxed);
+        let AcceptTasks { clients, monitor } = std::mem::take(&mut self.accepting);
+        for task in clients.into_iter().chain(monitor) {
+            task.abort();
+        }
+        let notice = HAND_OVER_NOTICE.max(self.app.section.leave_time / 2);
+        self.end(&[(Phase::LastAnswers, notice)]);
+    }
 }
 
 impl Drop for Gateway {
+    fn drop(&mut self) {
+        let notice = self.app.section.leave_time / 2;
+        self.end(&[(Phase::Leaving, notice), (Phase::LastAnswers, notice)]);
+    }
+}
+
+/// After a hand-over, each answer of HTTP/1.1 is the last of its connection for so long at least. Idle connections are
+/// closed after that.
+const HAND_OVER_NOTICE: Duration = Duration::from_secs(1);
+
+impl Gateway {
     /// Goes through the phases. It waits for the slots of all connections only after the listeners have ended: the wait
     /// would leave none to a new client.
-    fn drop(&mut self) {
+    fn end(&mut self, first: &[(Phase, Duration)]) {
         let Some(runtime) = self.runtime.take() else {
             return;
         };
-        let notice = self.app.section.leave_time / 2;
-        for phase in [Phase::Leaving, Phase::LastAnswers] {
-            let _ = self.phase.send(phase);
-            std::thread::sleep(notice);
+        for (phase, lasts) in first {
+            let _ = self.phase.send(*phase);
+            std::thread::sleep(*lasts);
         }
         let _ = self.phase.send(Phase::Draining);
         let section = &self.app.section;
         let drain = section.drain_timeout;
-        let listeners = std::mem::take(&mut self.listeners);
+        let listeners = std::mem::take(&mut self.accepting.clients);
         let ended = async {
             for listener in listeners {
                 let _ = listener.await;
@@ -179,7 +210,8 @@ struct Sockets {
 }
 
 impl Sockets {
-    fn open(section: &GatewaySection) -> Result<Self> {
+    fn open(section: &GatewaySection, daemon: &Daemon) -> Result<Self> {
+        let listen = |key, address| listen(daemon, key, address);
         let all = |key, addresses: &[SocketAddr]| {
             let each = addresses.iter().map(|address| listen(key, *address));
             each.collect::<Result<_>>()
@@ -197,28 +229,28 @@ impl Sockets {
         self.tls.first().and_then(at).map_or(0, |at| at.port())
     }
 
-    /// Starts the tasks that accept clients, and returns them.
-    fn serve(self, app: &Arc<AppState>, runtime: &Runtime) -> Result<Vec<JoinHandle<()>>> {
+    /// Starts the tasks that accept connections.
+    fn serve(self, app: &Arc<AppState>, runtime: &Runtime) -> Result<AcceptTasks> {
         let addresses: Vec<_> = self.tls.iter().filter_map(at).collect();
         let http: Vec<_> = self.plain.iter().filter_map(at).collect();
         let metrics = self.monitor.as_ref().and_then(at);
         let _inside = runtime.enter();
         let open = |listener| TcpListener::from_std(listener).map_err(|e| failed("a socket", &e));
-        let mut accepting = Vec::new();
+        let mut clients = Vec::new();
         for (kind, listeners) in [
             (ListenerKind::Tls, self.tls),
             (ListenerKind::Plain, self.plain),
         ] {
             for listener in listeners {
                 let listen = Arc::clone(app).listen(kind, open(listener)?);
-                accepting.push(runtime.spawn(listen));
+                clients.push(runtime.spawn(listen));
             }
         }
-        if let Some(listener) = self.monitor {
-            runtime.spawn(monitor::serve(Arc::clone(app), open(listener)?));
-        }
+        let monitor = self.monitor.map(open).transpose()?;
+        let monitor =
+            monitor.map(|listener| runtime.spawn(monitor::serve(Arc::clone(app), listener)));
         tracing::info!(?addresses, ?metrics, ?http, "the gateway serves");
-        Ok(accepting)
+        Ok(AcceptTasks { clients, monitor })
     }
 }
 
@@ -226,8 +258,8 @@ fn at(listener: &StdListener) -> Option<SocketAddr> {
     listener.local_addr().ok()
 }
 
-fn listen(key: &str, address: SocketAddr) -> Result<StdListener> {
-    tcp_listener::listen(address).map_err(|error| {
+fn listen(daemon: &Daemon, key: &str, address: SocketAddr) -> Result<StdListener> {
+    daemon.listen(key, address).map_err(|error| {
         let port = address.port();
         let hint = match error.kind() {
             ErrorKind::AddrInUse => format!("; `ss -ltnp sport = :{port}` says who has it"),

@@ -35,7 +35,8 @@ impl ServiceProcess for NodeService {
             .listen
             .iter()
             .map(|address| {
-                tcp_listener::listen(*address).map_err(|e| failed(&format!("listen {address}"), &e))
+                let listener = daemon.listen("listen", *address);
+                listener.map_err(|e| failed(&format!("listen {address}"), &e))
             })
             .collect::<Result<_>>()?;
         // The number of threads: passing bytes on costs little compared with signatures.

@@ -4,12 +4,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use hsmux_config::{Config, parse};
 use hsmux_token::{Error, Kind, Result};
-use hsmux_wire::{FromService, ServiceClient, ServiceLink, ToService};
+use hsmux_wire::{FromService, ListeningSocket, ServiceClient, ServiceLink, ToService};
+use parking_lot::Mutex;
 
 use crate::recorder::RecorderState;
 
@@ -18,6 +20,10 @@ pub struct Daemon {
     pub(crate) link: ServiceLink,
     /// Gets the daemon's answers, if the service records events.
     pub(crate) recorder: OnceLock<Arc<RecorderState>>,
+    /// Listening sockets of an earlier process, until this one has taken them.
+    pub(crate) inherited: Mutex<Vec<ListeningSocket>>,
+    /// How many listening sockets the daemon keeps.
+    pub(crate) kept: AtomicUsize,
     /// The configuration file, for messages and relative paths.
     file: PathBuf,
     config: ArcSwap<Config>,
@@ -31,6 +37,8 @@ pub enum DaemonEvent {
     Changed,
     /// Accept no new clients from now on.
     StopListening,
+    /// Another process of the service accepts the clients from now on.
+    HandOver,
     /// The daemon has ended.
     End,
 }
@@ -39,15 +47,23 @@ impl Daemon {
     /// Waits for the configuration, which the daemon has read from `file`.
     pub fn await_configuration(link: OwnedFd, file: PathBuf) -> Result<Self> {
         let link = ServiceLink::of_service(link);
-        match link.hear().map_err(|e| lost(&e))? {
-            ToService::Configuration(text) => Ok(Self {
-                config: ArcSwap::from_pointee(read(&file, &text)?),
-                trouble: ArcSwapOption::empty(),
-                recorder: OnceLock::new(),
-                link,
-                file,
-            }),
-            other => Err(Error::protocol(format!("no configuration, but {other:?}"))),
+        let mut inherited = Vec::new();
+        loop {
+            match link.hear().map_err(|e| lost(&e))? {
+                ToService::Socket(socket) => inherited.push(socket),
+                ToService::Configuration(text) => {
+                    return Ok(Self {
+                        config: ArcSwap::from_pointee(read(&file, &text)?),
+                        trouble: ArcSwapOption::empty(),
+                        recorder: OnceLock::new(),
+                        inherited: Mutex::new(inherited),
+                        kept: AtomicUsize::new(0),
+                        link,
+                        file,
+                    });
+                }
+                other => return Err(Error::protocol(format!("no configuration, but {other:?}"))),
+            }
         }
     }
 
@@ -74,6 +90,9 @@ impl Daemon {
                     return Ok(DaemonEvent::Changed);
                 }
                 Ok(ToService::StopListening) => return Ok(DaemonEvent::StopListening),
+                Ok(ToService::HandOver) => return Ok(DaemonEvent::HandOver),
+                // It comes before the configuration alone.
+                Ok(ToService::Socket(_)) => {}
                 Ok(ToService::Recorded { number, result }) => {
                     if let Some(recorder) = self.recorder.get() {
                         recorder.set_result(number, result);
@@ -104,8 +123,9 @@ impl Daemon {
         }
     }
 
-    /// Reports that this service serves.
+    /// Reports that this service serves, with all sockets that it wants.
     pub fn ready(&self) -> Result<()> {
+        self.inherited.lock().clear();
         self.link.report(FromService::Ready).map_err(|e| lost(&e))
     }
 

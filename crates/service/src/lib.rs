@@ -11,6 +11,7 @@ mod estimates;
 mod readings;
 mod recorder;
 mod run;
+mod sockets;
 
 pub use daemon::{Daemon, DaemonEvent};
 pub use daemon_pool::{DaemonPool, Queueing, Submitted, pool, request_number};

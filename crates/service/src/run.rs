@@ -23,6 +23,12 @@ pub trait ServiceProcess: Sized {
     /// - A service that ends with its clients waits for them here, and returns `None`.
     /// - A service that serves them until the daemon ends returns itself.
     fn stop_listening(self) -> Option<Self>;
+
+    /// Another process accepts new clients from now on, on the same sockets. This one serves its clients until they
+    /// have gone, for as long as at a stop.
+    fn hand_over(self) {
+        drop(self);
+    }
 }
 
 /// Runs a service until the daemon at the other end of `link` has ended. `file` is the configuration file, which the
@@ -39,6 +45,10 @@ pub fn run<S: ServiceProcess>(link: OwnedFd, file: PathBuf) -> Result<()> {
                 Some(left) => service = left,
                 None => return Ok(()),
             },
+            DaemonEvent::HandOver => {
+                service.hand_over();
+                return Ok(());
+            }
             DaemonEvent::End => {
                 // Without a daemon nobody signs. The next daemon starts another service on the same ports, so this one
                 // ends at once.

@@ -43,6 +43,8 @@ pub use message::*;
 pub use reactor::{Reactor, TurnRoom};
 pub use remote::{Link, PeerProcess, RecentTokens, RemoteToken};
 pub use server::{Answerer, Conversation, HandedOver, Service};
-pub use service_link::{FromService, RecordKind, ServiceClient, ServiceLink, ToService};
+pub use service_link::{
+    FromService, ListeningSocket, RecordKind, ServiceClient, ServiceLink, ToService,
+};
 pub use socket::{Endpoint, Peer};
 pub use write_batch::together;

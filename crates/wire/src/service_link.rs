@@ -27,12 +27,16 @@ const LONGEST_TEXT: usize = 16 << 20;
 /// From the daemon.
 #[derive(Debug)]
 pub enum ToService {
+    /// A listening socket of an earlier process, before the first configuration.
+    Socket(ListeningSocket),
     /// What is in force from now on: the text of the configuration file, good as the daemon has found it.
     Configuration(String),
     /// Why no keys are used now; `None`: they are.
     Trouble(Option<String>),
     /// No new clients from now on; those that are there are served until the link ends.
     StopListening,
+    /// Another process accepts the clients from now on. Those that are there are served, and the process ends.
+    HandOver,
     /// Whether an event is on the trail's disk.
     Recorded {
         /// The service's number of the event.
@@ -45,6 +49,8 @@ pub enum ToService {
 /// From a service.
 #[derive(Debug)]
 pub enum FromService {
+    /// A duplicate of a listening socket, before it serves. The daemon gives it to the next process.
+    Listens(ListeningSocket),
     /// It serves.
     Ready,
     /// It cannot begin.
@@ -72,6 +78,15 @@ pub enum FromService {
         /// How it is recorded.
         kind: RecordKind,
     },
+}
+
+/// A listening socket on its way between a service and the daemon.
+#[derive(Debug)]
+pub struct ListeningSocket {
+    /// The service's name of it: the key and the address of the configuration.
+    pub name: String,
+    /// The socket.
+    pub socket: OwnedFd,
 }
 
 /// How an event is recorded. Events with a number get an answer with that number ([`ToService::Recorded`]).
@@ -136,6 +151,12 @@ enum Packet {
     ),
     #[n(8)]
     Recorded(#[n(0)] u64, #[n(1)] Option<Error>),
+    #[n(9)]
+    Socket(#[n(0)] String),
+    #[n(10)]
+    Listens(#[n(0)] String),
+    #[n(11)]
+    HandOver,
 }
 
 /// One end of the link.
@@ -154,6 +175,9 @@ impl ServiceLink {
 
     /// The most events of a service that wait for [`ToService::Recorded`].
     pub const MOST_UNRECORDED: usize = 64;
+
+    /// The most listening sockets of a service.
+    pub const MOST_SOCKETS: usize = 64;
 
     /// The daemon's end, and the one that a service finds as its standard input.
     pub fn pair() -> io::Result<(Self, OwnedFd)> {
@@ -185,6 +209,10 @@ impl ServiceLink {
             }
             ToService::Trouble(why) => self.send(&Packet::Trouble(why.clone()), &[]),
             ToService::StopListening => self.send(&Packet::StopListening, &[]),
+            ToService::HandOver => self.send(&Packet::HandOver, &[]),
+            ToService::Socket(ListeningSocket { name, socket }) => {
+                self.send(&Packet::Socket(name.clone()), &[socket.as_fd()])
+            }
             ToService::Recorded { number, result } => {
                 let error = result.as_ref().err().cloned();
                 self.send(&Packet::Recorded(*number, error), &[])
@@ -195,6 +223,9 @@ impl ServiceLink {
     /// Tells the daemon. Never waits: [`io::ErrorKind::WouldBlock`] if it has no time.
     pub fn report(&self, message: FromService) -> io::Result<()> {
         match message {
+            FromService::Listens(ListeningSocket { name, socket }) => {
+                self.send(&Packet::Listens(name), &[socket.as_fd()])
+            }
             FromService::Ready => self.send(&Packet::Ready, &[]),
             FromService::Failed(error) => self.send(&Packet::Failed(error), &[]),
             FromService::Connect { client, connection } => {
@@ -223,6 +254,10 @@ impl ServiceLink {
             (Packet::Configuration, Some(file)) => Ok(ToService::Configuration(text(file)?)),
             (Packet::Trouble(why), None) => Ok(ToService::Trouble(why)),
             (Packet::StopListening, None) => Ok(ToService::StopListening),
+            (Packet::HandOver, None) => Ok(ToService::HandOver),
+            (Packet::Socket(name), Some(socket)) => {
+                Ok(ToService::Socket(ListeningSocket { name, socket }))
+            }
             (Packet::Recorded(number, error), None) => Ok(ToService::Recorded {
                 number,
                 result: error.map_or(Ok(()), Err),
@@ -252,6 +287,9 @@ impl ServiceLink {
     /// Waits for what the service says; [`io::ErrorKind::UnexpectedEof`] when it has gone.
     pub fn attend(&self) -> io::Result<FromService> {
         match self.receive()? {
+            (Packet::Listens(name), Some(socket)) => {
+                Ok(FromService::Listens(ListeningSocket { name, socket }))
+            }
             (Packet::Ready, None) => Ok(FromService::Ready),
             (Packet::Failed(error), None) => Ok(FromService::Failed(error)),
             (Packet::Connect(client), Some(connection)) => Ok(FromService::Connect {
@@ -405,6 +443,34 @@ mod tests {
     }
 
     #[test]
+    fn a_listening_socket_goes_to_the_daemon_and_back() {
+        let (daemon, service) = pair();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let listens = FromService::Listens(ListeningSocket {
+            name: "listen 127.0.0.1:0".into(),
+            socket: listener.into(),
+        });
+        service.report(listens).unwrap();
+        let FromService::Listens(kept) = daemon.attend().unwrap() else {
+            panic!("something else");
+        };
+        daemon.tell(&ToService::Socket(kept)).unwrap();
+        daemon.tell(&ToService::HandOver).unwrap();
+        let ToService::Socket(given) = service.hear().unwrap() else {
+            panic!("something else");
+        };
+        assert_eq!(given.name, "listen 127.0.0.1:0");
+        let given = std::net::TcpListener::from(given.socket);
+        assert_eq!(given.local_addr().unwrap(), address);
+        assert!(matches!(service.hear().unwrap(), ToService::HandOver));
+        // A packet without its socket.
+        service.send(&Packet::Listens("x".into()), &[]).unwrap();
+        let refused = daemon.attend().unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidData, "{refused}");
+    }
+
+    #[test]
     fn who_does_not_listen_holds_nobody_up_and_nonsense_ends_the_link() {
         let (daemon, service) = pair();
         let full = (0..1_000_000).find_map(|_| service.report(FromService::Ready).err());
@@ -482,12 +548,15 @@ mod tests {
             Packet::Trouble(None),
             Packet::Record(Vec::new(), RecordKind::Event),
             Packet::Recorded(1, Some(error)),
+            Packet::Socket(String::new()),
+            Packet::Listens(String::new()),
+            Packet::HandOver,
         ];
         for (number, packet) in (0..).zip(packets) {
             let bytes = minicbor::to_vec(&packet).unwrap();
             assert_eq!(bytes[..2], [0x82, number], "{number}");
         }
-        let unknown = minicbor::decode::<Packet>(&[0x82, 9, 0x80]);
+        let unknown = minicbor::decode::<Packet>(&[0x82, 12, 0x80]);
         assert!(unknown.is_err_and(|error| error.is_unknown_variant()));
     }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use axum::Router;
 use hsmux_config::Socket;
-use hsmux_edge::tcp_listener;
-use hsmux_edge::unix_listener::{self, SocketFile};
+use hsmux_edge::unix_listener::SocketFile;
+use hsmux_service::Daemon;
 use hsmux_token::{Error, Kind, Result};
 use rustls::{HandshakeKind, ProtocolVersion};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -44,28 +44,36 @@ pub enum Listener {
     /// HTTP, or HTTPS.
     Tcp(StdListener, Option<Arc<Https>>),
     /// HTTP on a unix socket, which is removed with this.
-    Unix(std::os::unix::net::UnixListener, SocketFile),
+    Unix(std::os::unix::net::UnixListener, Arc<SocketFile>),
 }
 
 impl Listener {
     /// Opens an address.
-    pub fn tcp(address: SocketAddr, https: Option<Arc<Https>>) -> Result<Self> {
+    pub fn tcp(daemon: &Daemon, address: SocketAddr, https: Option<Arc<Https>>) -> Result<Self> {
         let failed = |e: std::io::Error| {
             let message = format!("[broker] listen {address}: {e}");
             Error::pool(Kind::Environment, message)
         };
-        let listener = tcp_listener::listen(address).map_err(failed)?;
+        let listener = daemon.listen("listen", address).map_err(failed)?;
         Ok(Self::Tcp(listener, https))
     }
 
     /// Opens a unix socket; a socket file of an earlier broker is replaced.
-    pub fn unix(socket: &Socket) -> Result<Self> {
-        let (listener, file) = unix_listener::listen(socket)?;
+    pub fn unix(daemon: &Daemon, socket: &Socket) -> Result<Self> {
+        let (listener, file) = daemon.listen_unix(socket)?;
         listener.set_nonblocking(true).map_err(|e| {
             let path = socket.path.display();
             Error::pool(Kind::Environment, format!("[broker] socket {path}: {e}"))
         })?;
-        Ok(Self::Unix(listener, file))
+        Ok(Self::Unix(listener, Arc::new(file)))
+    }
+
+    /// The file of a unix socket.
+    pub fn file(&self) -> Option<Arc<SocketFile>> {
+        match self {
+            Self::Tcp(..) => None,
+            Self::Unix(_, file) => Some(Arc::clone(file)),
+        }
     }
 
     /// The address of the listener, with the port that the system has chosen.
@@ -124,7 +132,7 @@ enum AsyncListener {
     Tcp(TcpListener, Option<Arc<Https>>),
     Unix(
         UnixListener,
-        #[allow(dead_code, reason = "held, not read")] SocketFile,
+        #[allow(dead_code, reason = "held, not read")] Arc<SocketFile>,
     ),
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hsmux_config::BrokerSection;
 use hsmux_edge::tcp_listener;
+use hsmux_edge::unix_listener::SocketFile;
 use hsmux_service::{Daemon, LinkRecorder, Queueing, ServiceProcess};
 use hsmux_token::{Error, Kind, Result};
 use hsmux_traces::Traces;
@@ -29,6 +30,8 @@ pub struct BrokerService {
     broker: Arc<Broker>,
     recorder: Arc<LinkRecorder>,
     addresses: Vec<SocketAddr>,
+    /// The file of the unix socket.
+    file: Option<Arc<SocketFile>>,
     connections: Arc<Connections>,
     end: watch::Sender<bool>,
     closing: watch::Sender<bool>,
@@ -73,7 +76,8 @@ impl ServiceProcess for BrokerService {
         broker.access_log.change(section.access_log.as_ref());
         let https = section.tls.as_ref().map(Https::start).transpose()?;
         let https = https.map(Arc::new);
-        let listeners = listeners(section, https.as_ref())?;
+        let listeners = listeners(daemon, section, https.as_ref())?;
+        let file = listeners.iter().find_map(Listener::file);
         let addresses = listeners.iter().filter_map(Listener::address).collect();
         // The broker serves also while the issuer is away.
         runtime.block_on(broker.trust.keep_fresh());
@@ -107,6 +111,7 @@ impl ServiceProcess for BrokerService {
             broker,
             recorder,
             addresses,
+            file,
             connections,
             end,
             closing,
@@ -124,6 +129,16 @@ impl ServiceProcess for BrokerService {
     fn stop_listening(self) -> Option<Self> {
         drop(self);
         None
+    }
+
+    /// It accepts nothing more at once: clients wait for the next process, which starts when the store is free.
+    fn hand_over(mut self) {
+        if let Some(file) = &self.file {
+            file.leave();
+        }
+        if let Some((_, serving)) = &mut self.serving {
+            serving.abort_all();
+        }
     }
 }
 
@@ -170,13 +185,17 @@ impl BrokerService {
     }
 }
 
-fn listeners(section: &BrokerSection, https: Option<&Arc<Https>>) -> Result<Vec<Listener>> {
+fn listeners(
+    daemon: &Daemon,
+    section: &BrokerSection,
+    https: Option<&Arc<Https>>,
+) -> Result<Vec<Listener>> {
     let tcp = section.listen.iter();
     let mut listeners: Vec<_> = tcp
-        .map(|address| Listener::tcp(*address, https.cloned()))
+        .map(|address| Listener::tcp(daemon, *address, https.cloned()))
         .collect::<Result<_>>()?;
     if let Some(socket) = &section.socket {
-        listeners.push(Listener::unix(socket)?);
+        listeners.push(Listener::unix(daemon, socket)?);
     }
     if listeners.is_empty() {
         let message =

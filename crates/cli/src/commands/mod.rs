@@ -11,6 +11,7 @@ mod key;
 pub mod lab;
 mod node;
 mod pin;
+mod restart;
 mod serve;
 mod service;
 mod status;
@@ -103,6 +104,8 @@ enum HsmuxCommand {
     /// Reload the configuration
     #[command(after_help = "Example:\n  hsmux reload")]
     Reload,
+    /// Replace the process of a service by a new one; clients do not notice
+    Restart(restart::RestartCommand),
     /// Stop the daemon after running operations have finished
     #[command(after_help = "Example:\n  hsmux stop")]
     Stop,
@@ -155,6 +158,7 @@ impl Cli {
             HsmuxCommand::Vcard(_) => lab::start("vcard"),
             HsmuxCommand::Audit(command) => command.run(context),
             HsmuxCommand::Reload => reload(context),
+            HsmuxCommand::Restart(command) => command.run(context),
             HsmuxCommand::Stop => show(context, context.ask(&AdminRequest::Stop)?),
             HsmuxCommand::Service(command) => command.run(context),
             HsmuxCommand::Completions(command) => {

@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use hsmux_broker::BrokerService;
+use hsmux_daemon::ServiceName;
 use hsmux_gateway::Gateway;
 use hsmux_node::NodeService;
 use hsmux_service::run;
@@ -18,14 +19,25 @@ pub struct ServiceCommand {
     serve: Serve,
 
     /// The service
-    name: ServiceName,
+    name: ServiceArgument,
 }
 
+/// A service, as an argument.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum ServiceName {
+pub enum ServiceArgument {
     Broker,
     Gateway,
     Node,
+}
+
+impl From<ServiceArgument> for ServiceName {
+    fn from(argument: ServiceArgument) -> Self {
+        match argument {
+            ServiceArgument::Broker => Self::Broker,
+            ServiceArgument::Gateway => Self::Gateway,
+            ServiceArgument::Node => Self::Node,
+        }
+    }
 }
 
 impl ServiceCommand {
@@ -35,9 +47,9 @@ impl ServiceCommand {
         self.serve.start_log()?;
         let link = take_stdin()?;
         match self.name {
-            ServiceName::Broker => run::<BrokerService>(link, context.file())?,
-            ServiceName::Gateway => run::<Gateway>(link, context.file())?,
-            ServiceName::Node => run::<NodeService>(link, context.file())?,
+            ServiceArgument::Broker => run::<BrokerService>(link, context.file())?,
+            ServiceArgument::Gateway => run::<Gateway>(link, context.file())?,
+            ServiceArgument::Node => run::<NodeService>(link, context.file())?,
         }
         Ok(Exit::Done)
     }

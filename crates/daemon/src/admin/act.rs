@@ -44,6 +44,9 @@ pub fn carry_out(
             AdminResponse::Lines(vec![keys::until_settled(pool, token)?])
         }
         AdminRequest::Reload => AdminResponse::Lines(running.reload()?),
+        AdminRequest::ServiceRestart { service } => {
+            AdminResponse::Lines(vec![running.restart_service(*service)?])
+        }
         // The service tells the main thread, once the answer is out; a command does its actions itself, and
         // the trail has their lines from the service.
         AdminRequest::Stop | AdminRequest::LocalAction { .. } => AdminResponse::Done,

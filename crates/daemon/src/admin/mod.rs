@@ -18,6 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use hsmux_token::Error;
 use serde::{Deserialize, Serialize};
 
+use crate::services::ServiceName;
+
 pub use client::AdminClient;
 pub use hsmux_software::KeySpec;
 pub(crate) use keys::until_settled;
@@ -67,6 +69,11 @@ pub enum AdminRequest {
     },
     /// Reads the configuration again; answered by [`AdminResponse::Lines`]: what has changed.
     Reload,
+    /// Replaces the process of a service by a new one; answered by [`AdminResponse::Lines`]. An error: it cannot start.
+    ServiceRestart {
+        /// Which.
+        service: ServiceName,
+    },
     /// Ends the daemon when what runs is done.
     Stop,
     /// Makes a key on the members; answered by [`AdminResponse::Keys`].

@@ -5,6 +5,7 @@
 //! every other connection.
 
 mod events;
+mod kept_sockets;
 mod process;
 mod restarts;
 mod supervisor;
@@ -14,11 +15,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hsmux_config::Config;
-use hsmux_token::Result;
+use hsmux_token::{Error, Kind, Result};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::daemon::Running;
+pub(crate) use process::as_written;
 use supervisor::ServiceSupervisor;
 
 /// What the services are called.
@@ -39,6 +41,29 @@ pub struct ServiceProgram {
     pub file: PathBuf,
     /// Its arguments, before the service's name.
     pub arguments: Vec<String>,
+}
+
+/// A service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ServiceName {
+    /// Keys over HTTP.
+    Broker,
+    /// TLS in front of web servers.
+    Gateway,
+    /// Tokens for other hosts.
+    Node,
+}
+
+impl ServiceName {
+    /// Its section and its process.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Broker => BROKER,
+            Self::Gateway => GATEWAY,
+            Self::Node => NODE,
+        }
+    }
 }
 
 /// How a service is.
@@ -71,7 +96,7 @@ pub enum ServiceState {
 
 /// All services of a daemon.
 #[derive(Default)]
-pub struct Services(Mutex<Vec<ServiceSupervisor>>);
+pub struct Services(Mutex<Vec<Arc<ServiceSupervisor>>>);
 
 impl Services {
     /// Starts those that the configuration names, and waits until each of them serves. An error is that of the first one
@@ -79,7 +104,7 @@ impl Services {
     pub fn start(&self, running: &Arc<Running>, program: &ServiceProgram) -> Result<()> {
         for name in named(&running.config()) {
             let service = ServiceSupervisor::start(name, running, program)?;
-            self.0.lock().push(service);
+            self.0.lock().push(Arc::new(service));
         }
         Ok(())
     }
@@ -102,12 +127,10 @@ impl Services {
     pub(crate) fn drain(&self, config: &Config) {
         let begun = Instant::now();
         for service in &*self.0.lock() {
-            let within = match (service.name(), &config.gateway) {
-                (GATEWAY, Some(gateway)) => gateway.leave_time + gateway.drain_timeout,
-                (BROKER, _) => config.pool.deadline + BROKER_LAST,
-                _ => continue,
+            let Some(within) = drain_time(service.name(), config) else {
+                continue;
             };
-            if !service.has_ended_by(begun + within + END_WITHIN) {
+            if !service.has_ended_by(begun + within) {
                 tracing::warn!("the {} does not end, and is killed", service.name());
             }
         }
@@ -116,8 +139,28 @@ impl Services {
     /// Ends them all.
     pub fn end(&self) {
         let all = std::mem::take(&mut *self.0.lock());
-        all.iter().for_each(ServiceSupervisor::begin_end);
-        drop(all);
+        for service in &all {
+            service.begin_end();
+        }
+        for service in &all {
+            service.join();
+        }
+    }
+
+    /// Replaces the process of a service by a new one, from the program's file. Answers what has become of them.
+    pub(crate) fn restart(&self, name: ServiceName, config: &Config) -> Result<String> {
+        let name = name.as_str();
+        let service = {
+            let services = self.0.lock();
+            let found = services.iter().find(|service| service.name() == name);
+            found.cloned()
+        };
+        let service = service.ok_or_else(|| {
+            let message =
+                format!("the daemon has no {name}: [{name}] was not there when it started");
+            Error::request(Kind::Invalid, message)
+        })?;
+        service.restart(drain_time(name, config).unwrap_or(END_WITHIN))
     }
 
     /// How they are.
@@ -125,9 +168,19 @@ impl Services {
         self.0
             .lock()
             .iter()
-            .map(ServiceSupervisor::status)
+            .map(|service| service.status())
             .collect()
     }
+}
+
+/// How long a service may take to end with its clients; `None`: it does not end by itself.
+fn drain_time(name: &str, config: &Config) -> Option<Duration> {
+    let within = match (name, &config.gateway) {
+        (GATEWAY, Some(gateway)) => gateway.leave_time + gateway.drain_timeout,
+        (BROKER, _) => config.pool.deadline + BROKER_LAST,
+        _ => return None,
+    };
+    Some(within + END_WITHIN)
 }
 
 /// Services of this configuration that are processes of their own.

@@ -12,7 +12,7 @@ use super::ServiceProgram;
 use crate::child::end_of;
 
 /// How long a service may take to end when its link has: what it runs ends by then.
-const ENDS_WITHIN: Duration = Duration::from_secs(5);
+pub const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long the kernel may take to end a killed process.
 const KILLED_WITHIN: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ pub fn start(
         .stdout(Stdio::null())
         // Ctrl+C is for the daemon, which ends its services when their work is done.
         .process_group(0);
-    if let Some(user) = user_of(name, config) {
+    if let Some(user) = user_of(name, &as_written(config)) {
         become_user(&mut command, user)?;
     }
     let child = environment_with(config, of_collector(name))
@@ -51,6 +51,11 @@ fn of_collector(name: &str) -> Vec<(String, String)> {
     names
         .filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)))
         .collect()
+}
+
+/// The configuration as the service reads it: a reload does not apply all of its section.
+pub fn as_written(config: &Config) -> Config {
+    hsmux_config::parse(&config.file, &config.text).unwrap_or_else(|_| config.clone())
 }
 
 fn user_of<'a>(name: &str, config: &'a Config) -> Option<&'a User> {

@@ -4,11 +4,12 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::Child;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use hsmux_config::Config;
 use hsmux_token::{Error, Kind, Result};
 use hsmux_wire::{Entrance, FromService, ServiceClient, ServiceLink, ToService};
@@ -16,8 +17,9 @@ use parking_lot::{Condvar, Mutex};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::events::ServiceEvents;
+use super::kept_sockets::KeptSockets;
 use super::restarts::Restarts;
-use super::{BROKER, NODE, ServiceProgram, ServiceState, ServiceStatus, process};
+use super::{BROKER, GATEWAY, NODE, ServiceProgram, ServiceState, ServiceStatus, process};
 use crate::daemon::Running;
 use crate::settings::Clients;
 
@@ -31,13 +33,19 @@ const MOST_WAITING: usize = 4096;
 /// How long they are not read then.
 const RELIEF: Duration = Duration::from_millis(5);
 
-/// How long its first start may take.
+/// How long its start may take, if somebody waits for it.
 const START_WITHIN: Duration = Duration::from_secs(30);
 
-/// A service under supervision. Dropping it ends it, and waits for that.
+/// If a process ends and its next start is later than this, clients are refused. They can then go to another host.
+const CLIENTS_WAIT: Duration = Duration::from_millis(500);
+
+/// A service under supervision. [`ServiceSupervisor::join`] ends it.
+///
+/// A thread starts the service's process, and the next one when that has ended. After a restart the new process has a
+/// thread of its own, which goes on with that; the thread of the old one ends with its process.
 pub struct ServiceSupervisor {
     service: Arc<SupervisedService>,
-    thread: Option<JoinHandle<()>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 struct SupervisedService {
@@ -48,20 +56,82 @@ struct SupervisedService {
     entrance: Option<Entrance>,
     now: Mutex<SupervisedState>,
     changed: Condvar,
-    /// Readable when keys may not be used any more, or again.
-    trail_changed: Arc<OwnedFd>,
+    /// Each is readable for its process when keys may not be used any more, or again.
+    trail_changed: Arc<ArcSwap<Vec<Arc<OwnedFd>>>>,
 }
 
 /// The state of a supervised service.
 struct SupervisedState {
     status: ServiceStatus,
-    link: Option<Arc<ServiceLink>>,
+    /// The process that accepts clients, one that is to replace it, and replaced ones that still have clients.
+    processes: Vec<ServiceInstance>,
+    /// The number of the process that accepts clients, or did so last.
+    current: u64,
+    /// The number of the next process.
+    next: u64,
+    /// Those of the current process.
+    kept: KeptSockets,
+    /// A restart by an administrator is under way.
+    restart: Restart,
     listens: bool,
     is_ending: bool,
 }
 
-/// The channel for the result of the first start.
+/// A process of the service.
+#[derive(Clone)]
+struct ServiceInstance {
+    number: u64,
+    pid: u32,
+    link: Arc<ServiceLink>,
+    trail_changed: Arc<OwnedFd>,
+    /// It has handed over its sockets, and is killed at this time if it has not ended.
+    ends_by: Option<Instant>,
+}
+
+/// A restart by an administrator.
+enum Restart {
+    /// None.
+    No,
+    /// A process beside the current one starts.
+    Beside,
+    /// The current process ends, and the next one starts after it.
+    After(Sender<Result<()>>),
+    /// That one starts.
+    Starting,
+}
+
+impl Restart {
+    /// Begins the start after the current process, if that is what was asked for.
+    fn begin(&mut self) -> StartSender {
+        match std::mem::replace(self, Self::Starting) {
+            Self::After(tell) => Some(tell),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+}
+
+/// The channel for the result of a start.
 type StartSender = Option<Sender<Result<()>>>;
+
+/// Why a thread starts its first process.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FirstStart {
+    /// The daemon starts. An error ends it.
+    OfDaemon,
+    /// The process is to replace the current one.
+    OfReplacement,
+}
+
+/// A process that has ended.
+struct EndedInstance {
+    /// `None`: it did not begin.
+    number: Option<u64>,
+    problem: Error,
+    has_served: bool,
+}
 
 impl ServiceSupervisor {
     /// Starts it, and waits until it serves or cannot.
@@ -70,15 +140,13 @@ impl ServiceSupervisor {
         running: &Arc<Running>,
         program: &ServiceProgram,
     ) -> Result<Self> {
-        let failed = |why: &dyn std::fmt::Display| {
-            Error::pool(Kind::Environment, format!("the {name} cannot start: {why}"))
-        };
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let trail_changed = Arc::new(eventfd(0, flags).map_err(|e| failed(&e))?);
+        let trail_changed = Arc::<ArcSwap<Vec<Arc<OwnedFd>>>>::default();
         let seen = Arc::clone(&trail_changed);
-        // The observer must not wait, so it only wakes the thread. A full counter is as good as a written one.
+        // The observer must not wait, so it only wakes the threads. A full counter is as good as a written one.
         running.shared.audit.observe(Box::new(move || {
-            let _ = rustix::io::write(&*seen, &1_u64.to_ne_bytes());
+            for process in &**seen.load() {
+                let _ = rustix::io::write(process, &1_u64.to_ne_bytes());
+            }
         }));
         let service = Arc::new(SupervisedService {
             trail_changed,
@@ -95,27 +163,27 @@ impl ServiceSupervisor {
                     restarts: 0,
                     problem: None,
                 },
-                link: None,
+                processes: Vec::new(),
+                current: 0,
+                next: 0,
+                kept: KeptSockets::default(),
+                restart: Restart::No,
                 listens: true,
                 is_ending: false,
             }),
             changed: Condvar::new(),
         });
         let (tell, told) = channel();
-        let thread = {
-            let service = Arc::clone(&service);
-            let thread = thread::Builder::new().name(format!("hsmux-{name}"));
-            thread.spawn(move || service.supervise(Some(tell)))
+        let thread = service.spawn(FirstStart::OfDaemon, tell);
+        let thread = thread.map_err(|e| service.cannot_start(&e))?;
+        let supervisor = Self {
+            service,
+            threads: Mutex::new(vec![thread]),
         };
-        let thread = Some(thread.map_err(|e| failed(&e))?);
-        let supervisor = Self { service, thread };
-        match told.recv_timeout(START_WITHIN) {
-            Ok(started) => started.map(|()| supervisor),
-            Err(_) => Err(failed(&format!(
-                "it says nothing within {} s",
-                START_WITHIN.as_secs()
-            ))),
-        }
+        let started = told.recv_timeout(START_WITHIN);
+        let silent = |_| supervisor.service.cannot_start(&silent_for(START_WITHIN));
+        started.map_err(silent)??;
+        Ok(supervisor)
     }
 
     /// Another configuration is in force.
@@ -126,18 +194,76 @@ impl ServiceSupervisor {
 
     /// No new clients.
     pub fn stop_listening(&self) {
-        self.service.now.lock().listens = false;
+        {
+            let mut now = self.service.now.lock();
+            now.listens = false;
+            // A client that connects after the service has closed its sockets is to be refused.
+            now.kept.close();
+        }
         self.service.tell(&ToService::StopListening);
+    }
+
+    /// Starts another process from the program's file. Clients do not notice: they wait for a moment at most.
+    ///
+    /// - A gateway's new process starts beside the old one. If it cannot, the old one goes on.
+    /// - A broker's or a node's new process starts when the old one has ended, which takes `drain` at most.
+    pub fn restart(&self, drain: Duration) -> Result<String> {
+        let (tell, told) = channel();
+        let (old, within) = {
+            // Before the state: whoever joins the threads has set `is_ending`.
+            let mut threads = self.threads.lock();
+            let mut now = self.service.now.lock();
+            self.service.check_restart(&now)?;
+            if self.service.overlaps() {
+                threads.retain(|thread| !thread.is_finished());
+                let thread = self.service.spawn(FirstStart::OfReplacement, tell);
+                threads.push(thread.map_err(|e| self.service.cannot_start(&e))?);
+                now.restart = Restart::Beside;
+                (now.status.pid, START_WITHIN)
+            } else {
+                now.restart = Restart::After(tell);
+                let current = now.current;
+                now.hand_over(|number| number == current, Instant::now() + drain);
+                (now.status.pid, drain + START_WITHIN)
+            }
+        };
+        let started = told.recv_timeout(within).unwrap_or_else(|error| {
+            if error == RecvTimeoutError::Disconnected {
+                return Err(self.service.cannot_start(&"the daemon stops"));
+            }
+            self.service.end_replacement();
+            // It serves now, has failed, or ends.
+            let last = told.recv_timeout(process::ENDS_WITHIN * 2);
+            last.unwrap_or_else(|_| Err(self.service.cannot_start(&silent_for(within))))
+        });
+        let mut now = self.service.now.lock();
+        now.restart = Restart::No;
+        self.service.changed.notify_all();
+        started?;
+        let (name, new) = (self.service.name, now.status.pid.unwrap_or_default());
+        let old = old.unwrap_or_default();
+        Ok(format!(
+            "the {name} is process {new} now; it was process {old}"
+        ))
     }
 
     /// Ends it, without waiting for that.
     pub fn begin_end(&self) {
         let mut now = self.service.now.lock();
         now.is_ending = true;
-        if let Some(link) = &now.link {
-            link.close();
+        now.kept.close();
+        for process in &now.processes {
+            process.link.close();
         }
         self.service.changed.notify_all();
+    }
+
+    /// Ends it, and waits for that.
+    pub fn join(&self) {
+        self.begin_end();
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            let _ = thread.join();
+        }
     }
 
     /// What it is called.
@@ -148,7 +274,7 @@ impl ServiceSupervisor {
     /// Waits for its end; whether it has ended.
     pub fn has_ended_by(&self, until: Instant) -> bool {
         let mut now = self.service.now.lock();
-        while now.status.state != ServiceState::Ended {
+        while now.status.state != ServiceState::Ended || !now.processes.is_empty() {
             if self.service.changed.wait_until(&mut now, until).timed_out() {
                 return false;
             }
@@ -164,49 +290,154 @@ impl ServiceSupervisor {
 
 impl Drop for ServiceSupervisor {
     fn drop(&mut self) {
-        self.begin_end();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.join();
     }
 }
 
 /// What a service that uses keys itself may do.
 fn clients_of(name: &str) -> Option<Clients> {
     match name {
-        super::GATEWAY => Some(Clients::Gateway),
+        GATEWAY => Some(Clients::Gateway),
         BROKER => Some(Clients::Broker),
         _ => None,
     }
 }
 
+fn silent_for(within: Duration) -> String {
+    format!("it says nothing within {} s", within.as_secs())
+}
+
+impl SupervisedState {
+    fn process(&self, number: u64) -> Option<&ServiceInstance> {
+        self.processes
+            .iter()
+            .find(|process| process.number == number)
+    }
+
+    /// Has these processes leave the clients to another one, and end.
+    fn hand_over(&mut self, which: impl Fn(u64) -> bool, ends_by: Instant) {
+        for process in &mut self.processes {
+            if which(process.number) && process.ends_by.is_none() {
+                process.ends_by = Some(ends_by);
+                if process.link.tell(&ToService::HandOver).is_err() {
+                    process.link.close();
+                }
+            }
+        }
+    }
+}
+
 impl SupervisedService {
-    fn supervise(&self, mut started: StartSender) {
+    fn cannot_start(&self, why: &dyn std::fmt::Display) -> Error {
+        let message = format!("the {} cannot start: {why}", self.name);
+        Error::pool(Kind::Environment, message)
+    }
+
+    /// Whether two processes may serve at once. A broker's store is for one process, and hosts have connections
+    /// without an end.
+    fn overlaps(&self) -> bool {
+        self.name == GATEWAY
+    }
+
+    fn spawn(
+        self: &Arc<Self>,
+        first: FirstStart,
+        started: Sender<Result<()>>,
+    ) -> io::Result<JoinHandle<()>> {
+        let service = Arc::clone(self);
+        let thread = thread::Builder::new().name(format!("hsmux-{}", self.name));
+        thread.spawn(move || service.supervise(first, Some(started)))
+    }
+
+    fn check_restart(&self, now: &SupervisedState) -> Result<()> {
+        let why = if now.is_ending || !now.listens {
+            "the daemon stops"
+        } else if !matches!(now.restart, Restart::No) {
+            "another restart is under way"
+        } else if now.status.state != ServiceState::Serving {
+            "it does not serve, and is started again by itself; hsmux status says why"
+        } else {
+            return Ok(());
+        };
+        let message = format!("the {} is not restarted: {why}", self.name);
+        Err(Error::pool(Kind::Busy, message))
+    }
+
+    /// Ends a process that is to replace the current one, and has not done so.
+    fn end_replacement(&self) {
+        let now = self.now.lock();
+        let newest = now.processes.last();
+        let waits = |process: &&ServiceInstance| process.number > now.current;
+        if let Some(replacement) = newest.filter(waits) {
+            replacement.link.close();
+        }
+    }
+
+    fn supervise(&self, first: FirstStart, mut started: StartSender) {
         let mut restarts = Restarts::default();
+        let mut first = Some(first);
         loop {
             let begun = Instant::now();
-            let problem = self.live(&mut started);
+            let is_beside = first == Some(FirstStart::OfReplacement);
+            let ended = self.live(is_beside, &mut started);
             let mut now = self.now.lock();
-            now.status.state = ServiceState::Ended;
-            now.status.pid = None;
-            now.status.problem = Some(problem.to_string());
-            self.changed.notify_all();
-            if let Some(started) = started.take() {
-                let _ = started.send(Err(problem));
+            let is_current = ended
+                .number
+                .map_or(!is_beside, |number| number == now.current);
+            if !is_current {
+                if let Some(started) = started.take() {
+                    now.restart = Restart::No;
+                    let _ = started.send(Err(ended.problem));
+                }
+                self.changed.notify_all();
                 return;
             }
+            now.status.state = ServiceState::Ended;
+            now.status.pid = None;
+            now.status.problem = Some(ended.problem.to_string());
+            if !ended.has_served {
+                // The sockets may be why.
+                now.kept.close();
+            }
+            self.changed.notify_all();
+            if let Some(started) = started.take() {
+                let _ = started.send(Err(ended.problem.clone()));
+                if first == Some(FirstStart::OfDaemon) {
+                    return;
+                }
+            }
+            first = None;
             if now.is_ending || !now.listens {
                 return;
             }
+            if let Some(tell) = now.restart.begin() {
+                started = Some(tell);
+                restarts = Restarts::default();
+                now.status.state = ServiceState::Starting;
+                continue;
+            }
             let pause = restarts.pause(begun.elapsed());
+            if pause > CLIENTS_WAIT {
+                now.kept.close();
+            }
             tracing::error!(
-                "the {} has ended: {problem}; it is started again in {} ms",
+                "the {} has ended: {}; it is started again in {} ms",
                 self.name,
+                ended.problem,
                 pause.as_millis()
             );
             let until = Instant::now() + pause;
-            while !now.is_ending && !self.changed.wait_until(&mut now, until).timed_out() {}
-            if now.is_ending || !now.listens {
+            let number = now.current;
+            while !now.is_ending
+                && now.current == number
+                && !self.changed.wait_until(&mut now, until).timed_out()
+            {}
+            // The process beside it may be about to take its place.
+            while matches!(now.restart, Restart::Beside) && now.current == number && !now.is_ending
+            {
+                self.changed.wait(&mut now);
+            }
+            if now.is_ending || !now.listens || now.current != number {
                 return;
             }
             now.status.restarts += 1;
@@ -214,59 +445,139 @@ impl SupervisedService {
         }
     }
 
-    /// From a start to the end after it; answers why it has ended.
-    fn live(&self, started: &mut StartSender) -> Error {
-        let (child, link) = match self.begin() {
+    /// From a start to the end after it.
+    fn live(&self, is_beside: bool, started: &mut StartSender) -> EndedInstance {
+        let (child, process) = match self.begin(is_beside) {
             Ok(begun) => begun,
             Err(error) => {
                 let program = self.program.file.display();
                 let message = format!("the {} cannot be started ({program}): {error}", self.name);
-                return Error::pool(Kind::Environment, message);
+                return EndedInstance {
+                    number: None,
+                    problem: Error::pool(Kind::Environment, message),
+                    has_served: false,
+                };
             }
         };
-        let said = self.attend(&link, started);
-        self.now.lock().link = None;
-        link.close();
+        let mut has_served = false;
+        let said = self.attend(&process, started, &mut has_served);
+        process.link.close();
         let fate = process::end(child);
-        said.unwrap_or_else(|| Error::lost(fate))
+        let mut now = self.now.lock();
+        now.processes.retain(|other| other.number != process.number);
+        self.wake_all(&now);
+        EndedInstance {
+            number: Some(process.number),
+            problem: said.unwrap_or_else(|| Error::lost(fate)),
+            has_served,
+        }
     }
 
-    fn begin(&self) -> io::Result<(Child, Arc<ServiceLink>)> {
+    fn begin(&self, is_beside: bool) -> io::Result<(Child, ServiceInstance)> {
         let running = self.running.upgrade();
         let running = running.ok_or_else(|| io::Error::other("the daemon stops"))?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let trail_changed = Arc::new(eventfd(0, flags)?);
         // Whoever changes the configuration meanwhile tells it after this.
         let mut now = self.now.lock();
         let config = running.config();
         let (child, link) = process::start(&self.program, self.name, &config)?;
-        let link = Arc::new(link);
-        now.status.pid = Some(child.id());
-        // An error is seen by whoever attends to it.
-        let _ = link.tell(&ToService::Configuration(config.text.to_string()));
-        now.link = Some(Arc::clone(&link));
-        if now.is_ending || !now.listens {
-            link.close();
+        let process = ServiceInstance {
+            number: now.next,
+            pid: child.id(),
+            link: Arc::new(link),
+            trail_changed,
+            ends_by: None,
+        };
+        // An error is seen by whoever attends to it. A process without sockets opens others.
+        let _ = now.kept.give(&process.link);
+        let text = config.text.to_string();
+        let _ = process.link.tell(&ToService::Configuration(text));
+        now.next += 1;
+        if !is_beside {
+            now.current = process.number;
+            now.status.pid = Some(process.pid);
         }
-        Ok((child, link))
+        now.processes.push(process.clone());
+        self.wake_all(&now);
+        if now.is_ending || !now.listens {
+            process.link.close();
+        }
+        Ok((child, process))
+    }
+
+    /// The processes whose threads are woken.
+    fn wake_all(&self, now: &SupervisedState) {
+        let all = now.processes.iter();
+        let all = all.map(|process| Arc::clone(&process.trail_changed));
+        self.trail_changed.store(Arc::new(all.collect()));
+    }
+
+    /// A process serves, and accepts the clients from now on.
+    fn take_over(&self, process: &ServiceInstance, kept: KeptSockets) {
+        let drain = self.running.upgrade().map_or(Duration::ZERO, |running| {
+            super::drain_time(self.name, &running.config()).unwrap_or_default()
+        });
+        let mut now = self.now.lock();
+        now.current = process.number;
+        now.status.state = ServiceState::Serving;
+        now.status.pid = Some(process.pid);
+        now.kept = kept;
+        if !now.listens || now.is_ending {
+            now.kept.close();
+        }
+        if matches!(now.restart, Restart::Beside) {
+            now.restart = Restart::No;
+        }
+        now.hand_over(|number| number != process.number, Instant::now() + drain);
+        self.changed.notify_all();
     }
 
     /// Does what it asks for until its link ends; answers what it says of that.
-    fn attend(&self, link: &Arc<ServiceLink>, started: &mut StartSender) -> Option<Error> {
+    fn attend(
+        &self,
+        process: &ServiceInstance,
+        started: &mut StartSender,
+        has_served: &mut bool,
+    ) -> Option<Error> {
+        let link = &process.link;
         let (mut said, mut told) = (None, None);
+        let mut kept = Some(KeptSockets::default());
         let trail = Arc::clone(&self.running.upgrade()?.shared.audit);
         let mut events = ServiceEvents::new(self.name, link, &trail);
         loop {
             self.tell_trouble(link, &mut told)?;
+            if self.is_late(process.number) {
+                return Some(Error::lost(
+                    "it has handed over its sockets, and does not end",
+                ));
+            }
             if self.name == BROKER && trail.waiting() > MOST_WAITING && self.pause(RELIEF) {
                 continue;
             }
-            if !link.wait(self.trail_changed.as_fd(), LOOK).unwrap_or(true) {
+            if !link
+                .wait(process.trail_changed.as_fd(), LOOK)
+                .unwrap_or(true)
+            {
                 // Whatever changes after this wakes the thread again.
-                let _ = rustix::io::read(&*self.trail_changed, &mut [0; 8]);
+                let _ = rustix::io::read(&*process.trail_changed, &mut [0; 8]);
                 continue;
             }
             match link.attend() {
+                Ok(FromService::Listens(listening)) => {
+                    let added = match &mut kept {
+                        Some(kept) => kept.add(listening),
+                        None => Err(Error::protocol("it has further sockets while it serves")),
+                    };
+                    if let Err(error) = added {
+                        return Some(error);
+                    }
+                }
                 Ok(FromService::Ready) => {
-                    self.now.lock().status.state = ServiceState::Serving;
+                    if let Some(kept) = kept.take() {
+                        *has_served = true;
+                        self.take_over(process, kept);
+                    }
                     if let Some(started) = started.take() {
                         let _ = started.send(Ok(()));
                     }
@@ -291,6 +602,13 @@ impl SupervisedService {
                 }
             }
         }
+    }
+
+    /// Whether the time of a process has passed that has handed over its sockets.
+    fn is_late(&self, number: u64) -> bool {
+        let now = self.now.lock();
+        let ends_by = now.process(number).and_then(|process| process.ends_by);
+        ends_by.is_some_and(|ends_by| Instant::now() > ends_by)
     }
 
     /// Waits so long, or until something has changed. False if the service is to end.
@@ -354,18 +672,21 @@ impl SupervisedService {
                 problem,
                 advice,
             } => peers.refuse(&from, &problem, &advice),
-            FromService::Ready | FromService::Failed(_) | FromService::Record { .. } => {}
+            FromService::Listens(_)
+            | FromService::Ready
+            | FromService::Failed(_)
+            | FromService::Record { .. } => {}
         }
         Some(())
     }
 
     /// Tells it, if it is there. One that has no room for more hears nothing any more: it is ended, and started again.
     fn tell(&self, message: &ToService) {
-        let now = self.now.lock();
-        let Some(link) = &now.link else { return };
-        if let Err(error) = link.tell(message) {
-            tracing::error!(%error, "the {} hears nothing", self.name);
-            link.close();
+        for process in &self.now.lock().processes {
+            if let Err(error) = process.link.tell(message) {
+                tracing::error!(%error, "the {} hears nothing", self.name);
+                process.link.close();
+            }
         }
     }
 }
@@ -382,7 +703,6 @@ mod tests {
     use rustix::net::{SocketType, sockopt};
     use serde_json::Map;
 
-    use super::super::GATEWAY;
     use super::*;
     use crate::Daemon;
 
