@@ -2,12 +2,17 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{self, JoinHandle};
 
 use hsmux_suite::{Caller, PATIENCE, Rig, Run, Setup, running, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
+use crate::connection::Connection;
 use crate::rig::{Broker, OTHERS};
 
 /// The broker's process, as the daemon's status has it.
@@ -64,6 +69,64 @@ fn one_that_is_killed_is_started_again_and_programs_do_not_notice() {
     let load = program.ok("stop_load", json!({}));
     assert_eq!(load["failed"], json!({}), "{load}");
     assert!(load["signed"].as_u64() > Some(0), "{load}");
+}
+
+/// Clients that request this key's name until they are told to stop; answers the errors.
+fn clients(broker: &Broker) -> (Arc<AtomicBool>, Vec<JoinHandle<Vec<String>>>) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let client = |_| {
+        let (stop, url, token) = (Arc::clone(&stop), broker.url.clone(), broker.token.clone());
+        thread::spawn(move || {
+            let mut failed = Vec::new();
+            while !stop.load(Relaxed) {
+                let mut connection = Connection::tcp(&url);
+                match connection.ask("GET", "/v1/transit/keys/app-key", &token, "") {
+                    Ok(answer) if answer.status == 200 => {}
+                    Ok(answer) => failed.push(answer.status.to_string()),
+                    Err(error) => failed.push(error.to_string()),
+                }
+            }
+            failed
+        })
+    };
+    let clients = (0..2).map(client).collect();
+    (stop, clients)
+}
+
+#[test]
+fn one_that_is_restarted_or_killed_refuses_no_connection() {
+    let mut rig = Rig::prepare(Setup::Daemon, 1);
+    rig.config.pool = "deadline = \"5s\"".into();
+    let sections = r#"
+[broker]
+listen = ["127.0.0.1:0"]
+socket = "broker.sock"
+
+[[policy]]
+clients = ["token:app"]
+keys = ["app-*"]
+allow = ["*"]
+"#;
+    let broker = Broker::of(rig, sections).known();
+    let socket = broker.rig.path("broker.sock");
+    broker.good("POST", "keys/app-key", "{}");
+    for _ in 0..2 {
+        let (stop, clients) = clients(&broker);
+        let old = pid(&broker.rig);
+        broker.rig.hsmux("restart broker").ok();
+        assert!(!running(old));
+        // At the same address, which the system has chosen at the first start.
+        broker.good("GET", "keys/app-key", "");
+        UnixStream::connect(&socket).expect("a listener");
+        stop.store(true, Relaxed);
+        for client in clients {
+            assert_eq!(client.join().expect("a client"), [""; 0]);
+        }
+    }
+    assert_eq!(service(&broker.rig)["restarts"], 0);
+    signal(pid(&broker.rig), Signal::KILL);
+    UnixStream::connect(&socket).expect("a listener");
+    broker.good("GET", "keys/app-key", "");
 }
 
 #[test]

@@ -37,6 +37,7 @@ mod many_backends;
 mod memory_charges;
 mod nginx_stream;
 mod plain_http;
+mod process_restarts;
 mod proxy_headers;
 mod request_limits;
 mod retries;

@@ -174,7 +174,7 @@ fn a_reload_brings_new_sites() {
     reload(&mut gateway, "").says("nothing has changed");
     for _ in 0..2 {
         let said = reload(&mut gateway, "tickets = false");
-        said.says("[gateway] changed: this needs a restart");
+        said.says("[gateway] changed: hsmux restart gateway applies it");
     }
 }
 

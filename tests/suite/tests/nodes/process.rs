@@ -8,7 +8,7 @@ use hsmux_suite::{Caller, PATIENCE, Run, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::pair::{Load, Pair, listens};
+use crate::pair::{Load, Pair};
 
 /// The process that serves hosts, as the daemon's status has it.
 fn service(pair: &Pair) -> Value {
@@ -35,8 +35,10 @@ fn one_that_is_killed_is_started_again_and_nobody_else_notices() {
     });
     assert!(after["problem"].as_str().unwrap().contains("signal: 9"));
     pair.wait_for_log_of_node("the node has ended: ");
-    // It listens elsewhere by now: the configuration leaves the port to the system.
-    pair.cable.lead_to(&listens(&pair.node));
+    // It listens at the same address, which the system has chosen at the first start.
+    pair.user.wait_for_members(2);
+    pair.node.hsmux("restart node").ok();
+    assert_ne!(service(&pair)["pid"], after["pid"]);
     pair.user.wait_for_members(2);
     own.nothing_failed();
     far.nothing_failed();
