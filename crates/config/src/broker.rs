@@ -10,7 +10,7 @@ use super::access_log::{AccessLog, access_log};
 use super::member::process_user;
 use super::reader::{ExternalReference, Fields, suggestion, text};
 use super::site::revocation_lists;
-use super::{Socket, User};
+use super::{Socket, StartedBy, User, parse};
 use hsmux_token::permissions::SecretReaders;
 
 pub use jwt::{JwkSet, JwkUrl, Jwt};
@@ -21,6 +21,8 @@ pub use limits::{Allowance, Limit, Limits, limit};
 pub struct BrokerSection {
     /// The user of its process; `None`: the daemon's.
     pub user: Option<User>,
+    /// What starts its process.
+    pub started_by: StartedBy,
     /// Addresses that it listens on.
     pub listen: Vec<SocketAddr>,
     /// Its unix socket.
@@ -166,6 +168,7 @@ pub fn broker(fields: &mut Fields<'_, '_, '_>, state: &Path) -> BrokerSection {
         tls: tls(fields, user.as_ref().and_then(User::id)),
         store: store.unwrap_or_else(|| state.join("broker.sqlite")),
         user,
+        started_by: parse::started_by(fields),
         limits: limits::limits(fields),
         jwt: jwt::jwt(fields),
         metrics: fields.flag("metrics").unwrap_or(false),

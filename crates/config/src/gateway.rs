@@ -14,13 +14,15 @@ use super::network::Network;
 use super::reader::{ExternalReference, Fields, Source, text};
 use super::sections::{many, one, unique};
 use super::site::{ObjectSource, Site, object_source, site};
-use super::{User, parse};
+use super::{StartedBy, User, parse};
 
 /// `[gateway]`: TLS with private keys in the pool.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GatewaySection {
     /// Whose process it is; the daemon's own without it.
     pub user: Option<User>,
+    /// What starts its process.
+    pub started_by: StartedBy,
     /// Addresses that it listens on.
     pub listen: Vec<SocketAddr>,
     /// Addresses for plain HTTP: ACME's challenges, and redirects to HTTPS.
@@ -177,6 +179,7 @@ fn gateway(fields: &mut Fields<'_, '_, '_>) -> GatewaySection {
     }
     GatewaySection {
         user: fields.read("user", parse::user),
+        started_by: parse::started_by(fields),
         tickets,
         connections: number(fields, "connections", 50_000),
         handshakes: number(fields, "handshakes", 16_384),

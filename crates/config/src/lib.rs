@@ -135,6 +135,16 @@ pub enum Login {
     Peer,
 }
 
+/// What starts the process of a service.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum StartedBy {
+    /// The daemon, which also restarts it.
+    #[default]
+    Daemon,
+    /// A unit of its own. The daemon accepts the link of its process.
+    Systemd,
+}
+
 /// `[admin]`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Admin {

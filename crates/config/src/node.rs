@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 use super::member::process_user;
 use super::reader::{Fields, Source, text, uri};
 use super::sections::{WithSpan, many, one, required, unique};
-use super::{Isolation, Listener, Login, Member, Socket, User};
+use super::{Isolation, Listener, Login, Member, Socket, StartedBy, User, parse};
 
 /// `[node]`: this host's identity for other hosts, and the addresses where it serves them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,6 +25,8 @@ pub struct NodeSection {
     pub connections: usize,
     /// The user of its process; `None`: the daemon's.
     pub user: Option<User>,
+    /// What starts its process.
+    pub started_by: StartedBy,
     /// Each `[[peer]]`: hosts that it serves.
     pub peers: Vec<Allowed>,
 }
@@ -132,6 +134,7 @@ fn node(fields: &mut Fields<'_, '_, '_>, served: bool) -> Option<NodeSection> {
         },
         connections: connections as usize,
         user,
+        started_by: parse::started_by(fields),
         peers: Vec::new(),
     })
 }

@@ -12,7 +12,7 @@ use super::schema::SECTIONS;
 use super::sections::{WithSpan, many, one, required, unique};
 use super::{
     Admin, AuditSection, BrokerSection, Config, Draft, ExternalReferences, Listener, Login,
-    ModuleSection, PoolSection, Socket, User,
+    ModuleSection, PoolSection, Socket, StartedBy, User,
 };
 use super::{broker, gateway, member, node, traces};
 
@@ -31,6 +31,15 @@ pub fn config(file: &Path, text: &str) -> Draft {
     mistakes.sort_by_key(|mistake| mistake.line);
     mistakes.dedup();
     Draft { config, mistakes }
+}
+
+/// What starts the process of a service.
+pub fn started_by(fields: &mut Fields<'_, '_, '_>) -> StartedBy {
+    let words = [
+        ("daemon", StartedBy::Daemon),
+        ("systemd", StartedBy::Systemd),
+    ];
+    fields.choice("started_by", &words).unwrap_or_default()
 }
 
 fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Config {

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use hsmux_config::{Allowed, BrokerSection, Config, Mistake, NewErrors, PoolSection};
+use hsmux_config::{Allowed, BrokerSection, Config, Mistake, NewErrors, PoolSection, StartedBy};
 use hsmux_token::{Error, Kind, Result};
 
-use crate::services::{ServiceName, as_written};
+use crate::services::{BROKER, GATEWAY, NODE, as_written, started_by};
 
 /// Reads a configuration; all its mistakes are in the error.
 pub fn load(file: &Path) -> Result<Config> {
@@ -70,19 +70,20 @@ pub fn what_can_change(old: &Config, file: &Config) -> Config {
         let started = old.node.as_ref();
         node.listen = started.map_or_else(Vec::new, |node| node.listen.clone());
         node.connections = started.map_or(node.connections, |node| node.connections);
+        node.started_by = started.map_or_else(StartedBy::default, |node| node.started_by);
         node.user = started.and_then(|node| node.user.clone());
     }
     new
 }
 
 /// The configuration after a restart of this service, which has read its section anew.
-pub fn with_service(old: &Config, service: ServiceName) -> Config {
+pub fn with_service(old: &Config, service: &str) -> Config {
     let written = as_written(old);
     let mut new = old.clone();
     match service {
-        ServiceName::Broker => new.broker = written.broker,
-        ServiceName::Gateway => new.gateway = written.gateway,
-        ServiceName::Node => new.node = written.node,
+        BROKER => new.broker = written.broker,
+        GATEWAY => new.gateway = written.gateway,
+        _ => new.node = written.node,
     }
     new
 }
@@ -132,23 +133,28 @@ pub fn taken_over(old: &Config, new: &Config) -> Vec<String> {
 
 /// The sections of the file that only the next start takes over, of a service or of the daemon.
 pub fn with_a_restart(new: &Config, file: &Config) -> Vec<String> {
-    let listens = |config: &Config| {
-        let node = config.node.as_ref();
-        node.is_some_and(|node| !node.listen.is_empty())
+    let both = |name, has: fn(&Config) -> bool| {
+        has(new) && has(file) && started_by(name, new) == started_by(name, file)
     };
-    let both = |has: fn(&Config) -> bool| has(new) && has(file);
     let services = [
         (
             new.gateway != file.gateway,
-            "gateway",
-            both(|config| config.gateway.is_some()),
+            GATEWAY,
+            both(GATEWAY, |config| config.gateway.is_some()),
         ),
         (
             new.broker != file.broker,
-            "broker",
-            both(|config| config.broker.is_some()),
+            BROKER,
+            both(BROKER, |config| config.broker.is_some()),
         ),
-        (new.node != file.node, "node", listens(new) && listens(file)),
+        (
+            new.node != file.node,
+            NODE,
+            both(NODE, |config| {
+                let node = config.node.as_ref();
+                node.is_some_and(|node| !node.listen.is_empty())
+            }),
+        ),
     ];
     let services = services.into_iter().filter(|(differs, ..)| *differs);
     let (run, others): (Vec<_>, Vec<_>) = services.partition(|(.., runs)| *runs);
@@ -164,8 +170,13 @@ pub fn with_a_restart(new: &Config, file: &Config) -> Vec<String> {
     names.extend(others.iter().map(|(_, name, _)| format!("[{name}]")));
     let names = (!names.is_empty()).then(|| names.join(", "));
     let of_daemon = names.map(|names| format!("{names} changed: this needs a restart"));
-    let of_services = { run.iter() }
-        .map(|(_, name, _)| format!("[{name}] changed: hsmux restart {name} applies it"));
+    let of_services = run.iter().map(|(_, name, _)| {
+        let command = match started_by(name, new) {
+            StartedBy::Daemon => format!("hsmux restart {name}"),
+            StartedBy::Systemd => format!("systemctl restart hsmux-{name}"),
+        };
+        format!("[{name}] changed: {command} applies it")
+    });
     of_daemon.into_iter().chain(of_services).collect()
 }
 
@@ -289,8 +300,8 @@ name = "b"
         let (old, file) = (read(FILE), read(&FILE.replace(":443", ":444")));
         let new = what_can_change(&old, &file);
         assert_ne!(new.gateway, file.gateway);
-        assert_eq!(with_service(&new, ServiceName::Node).gateway, old.gateway);
-        let restarted = with_service(&new, ServiceName::Gateway);
+        assert_eq!(with_service(&new, NODE).gateway, old.gateway);
+        let restarted = with_service(&new, GATEWAY);
         assert_eq!(restarted.gateway, file.gateway);
         assert_eq!(with_a_restart(&restarted, &file), [""; 0]);
     }
@@ -317,6 +328,18 @@ name = "b"
         ] {
             let said = format!("[{service}] changed: hsmux restart {service} applies it");
             assert_eq!(after(line, other), [said], "{line}");
+        }
+        let unit = FILE.replace("[gateway]", "[gateway]\nstarted_by = \"systemd\"");
+        let new = what_can_change(&read(&unit), &read(&unit.replace(":443", ":444")));
+        let said = "[gateway] changed: systemctl restart hsmux-gateway applies it";
+        assert_eq!(
+            with_a_restart(&new, &read(&unit.replace(":443", ":444"))),
+            [said]
+        );
+        for section in ["[gateway]", "[node]"] {
+            let other = format!("{section}\nstarted_by = \"systemd\"");
+            let said = format!("{section} changed: this needs a restart");
+            assert_eq!(after(section, &other), [said]);
         }
         let broker = FILE.find("[broker]").expect("a section");
         let gateway = FILE.find("[gateway]").expect("a section");

@@ -338,10 +338,15 @@ impl Running {
     /// Restarts a service. Its section is then in force as the last reload read it.
     pub(crate) fn restart_service(&self, service: ServiceName) -> Result<String> {
         let line = self.services.restart(service, &self.config())?;
+        self.service_reads_anew(service.as_str());
+        Ok(line)
+    }
+
+    /// A new process of this service has its whole section.
+    pub(crate) fn service_reads_anew(&self, service: &str) {
         let _turn = self.turn.lock();
         let config = changes::with_service(&self.config(), service);
         self.config.store(Arc::new(config));
-        Ok(line)
     }
 
     /// Has what is parked stay so over a restart.

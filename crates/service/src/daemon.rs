@@ -39,9 +39,15 @@ pub enum DaemonEvent {
     StopListening,
     /// Another process of the service accepts the clients from now on.
     HandOver,
+    /// A signal: accept no new clients, and end after those that are there.
+    Terminate,
     /// The daemon has ended.
     End,
 }
+
+/// The daemon closes the link of a user who may not be the service.
+const NO_CONFIGURATION: &str = "the daemon has closed the link without a configuration: it stops, or `user` in the \
+     service's section is not the user of this process";
 
 impl Daemon {
     /// Waits for the configuration, which the daemon has read from `file`.
@@ -49,7 +55,11 @@ impl Daemon {
         let link = ServiceLink::of_service(link);
         let mut inherited = Vec::new();
         loop {
-            match link.hear().map_err(|e| lost(&e))? {
+            let heard = link.hear().map_err(|error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => Error::lost(NO_CONFIGURATION),
+                _ => lost(&error),
+            });
+            match heard? {
                 ToService::Socket(socket) => inherited.push(socket),
                 ToService::Configuration(text) => {
                     return Ok(Self {

@@ -17,6 +17,7 @@ pub use daemon::{Daemon, DaemonEvent};
 pub use daemon_pool::{DaemonPool, Queueing, Submitted, pool, request_number};
 pub use driver::drive;
 pub use estimates::Estimates;
+pub use hsmux_wire::ServiceLink;
 pub use readings::{Readings, SpanReadings};
 pub use recorder::LinkRecorder;
-pub use run::{ServiceProcess, run};
+pub use run::{EndedBy, ServiceProcess, run};

@@ -3,10 +3,12 @@
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
 use hsmux_token::{Error, Kind, Result};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::{Daemon, DaemonEvent};
 
@@ -31,11 +33,24 @@ pub trait ServiceProcess: Sized {
     }
 }
 
+/// What ends a service.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EndedBy {
+    /// The daemon, which has started it.
+    Daemon,
+    /// SIGTERM and SIGINT as well: something else has started it.
+    Signals,
+}
+
 /// Runs a service until the daemon at the other end of `link` has ended. `file` is the configuration file, which the
 /// daemon reads.
-pub fn run<S: ServiceProcess>(link: OwnedFd, file: PathBuf) -> Result<()> {
+pub fn run<S: ServiceProcess>(link: OwnedFd, file: PathBuf, ended_by: EndedBy) -> Result<()> {
     let daemon = Arc::new(Daemon::await_configuration(link, file)?);
-    let events = listen(&daemon)?;
+    let (tell, events) = channel();
+    if ended_by == EndedBy::Signals {
+        hear_signals(tell.clone())?;
+    }
+    listen(&daemon, tell)?;
     let mut service = S::start(&daemon).inspect_err(|error| daemon.failed(error))?;
     daemon.ready()?;
     loop {
@@ -45,6 +60,10 @@ pub fn run<S: ServiceProcess>(link: OwnedFd, file: PathBuf) -> Result<()> {
                 Some(left) => service = left,
                 None => return Ok(()),
             },
+            DaemonEvent::Terminate => {
+                drop(service.stop_listening());
+                return Ok(());
+            }
             DaemonEvent::HandOver => {
                 service.hand_over();
                 return Ok(());
@@ -60,8 +79,7 @@ pub fn run<S: ServiceProcess>(link: OwnedFd, file: PathBuf) -> Result<()> {
 }
 
 /// Hears the daemon on a thread of its own: a service that starts or ends waits for answers to its audit events.
-fn listen(daemon: &Arc<Daemon>) -> Result<Receiver<Result<DaemonEvent>>> {
-    let (tell, events) = channel();
+fn listen(daemon: &Arc<Daemon>, tell: Sender<Result<DaemonEvent>>) -> Result<()> {
     let daemon = Arc::clone(daemon);
     let thread = thread::Builder::new().name("hsmux-link".into());
     let started = thread.spawn(move || {
@@ -74,5 +92,18 @@ fn listen(daemon: &Arc<Daemon>) -> Result<Receiver<Result<DaemonEvent>>> {
         }
     });
     started.map_err(|error| Error::pool(Kind::Environment, format!("no thread: {error}")))?;
-    Ok(events)
+    Ok(())
+}
+
+fn hear_signals(tell: Sender<Result<DaemonEvent>>) -> Result<()> {
+    let failed = |error| Error::pool(Kind::Environment, format!("signals: {error}"));
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(failed)?;
+    let thread = thread::Builder::new().name("hsmux-signals".into());
+    let started = thread.spawn(move || {
+        if signals.forever().next().is_some() {
+            let _ = tell.send(Ok(DaemonEvent::Terminate));
+        }
+    });
+    started.map_err(failed)?;
+    Ok(())
 }

@@ -8,13 +8,16 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 use hsmux_token::Error;
 use minicbor::{Decode, Encode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair};
+use rustix::net::{
+    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, socket_with, socketpair,
+};
 
 use crate::descriptors::{receive, send};
 
@@ -188,6 +191,24 @@ impl ServiceLink {
             None,
         )?;
         Ok((Self(near), far))
+    }
+
+    /// The service's end of a link to the daemon that listens at this path.
+    pub fn connect(path: &Path) -> io::Result<OwnedFd> {
+        let (family, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
+        let link = socket_with(family, SocketType::SEQPACKET, flags, None)?;
+        rustix::net::connect(&link, &SocketAddrUnix::new(path)?)?;
+        Ok(link)
+    }
+
+    /// Whether this is the service's end of a link.
+    pub fn is_link(end: impl AsFd) -> bool {
+        rustix::net::sockopt::socket_type(end) == Ok(SocketType::SEQPACKET)
+    }
+
+    /// The daemon's end of a connection that it has accepted.
+    pub fn of_daemon(end: OwnedFd) -> Self {
+        Self(end)
     }
 
     /// The service's end.

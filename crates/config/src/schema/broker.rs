@@ -62,6 +62,12 @@ pub(super) const BROKER: Section = Section {
             "The user of the broker's process, if root has started the daemon. It must be a user of its own that can read `key` and the files of clients' roots and issuers, and that owns the folder of `store`, which is to be given then. Takes effect at the start.",
         ),
         key(
+            "started_by",
+            r#""systemd""#,
+            r#""daemon""#,
+            "What starts the process: \"daemon\", or \"systemd\" by the unit `hsmux-broker`. The daemon then accepts one process at a time at `service-broker.sock` beside the socket of [admin]: of `user`, of root or of its own user. Takes effect at the start of the daemon.",
+        ),
+        key(
             "max_body",
             "33554432",
             "33554432",

@@ -68,6 +68,12 @@ pub(super) const GATEWAY: Section = Section {
             "Whose process it is, if root has started the daemon: a user of its own, who can read the files of the sites, and none of the daemon's. Ports below 1024 are not for it, unless net.ipv4.ip_unprivileged_port_start says so. Takes effect at the start.",
         ),
         key(
+            "started_by",
+            r#""systemd""#,
+            r#""daemon""#,
+            "What starts the process: \"daemon\", or \"systemd\" by the unit `hsmux-gateway`. The daemon then accepts one process at a time at `service-gateway.sock` beside the socket of [admin]: of `user`, of root or of its own user. Takes effect at the start of the daemon.",
+        ),
+        key(
             "handshakes",
             "16384",
             "16384",

@@ -49,6 +49,12 @@ pub(super) const NODE: Section = Section {
             "the daemon's",
             "The user of the process that serves the hosts, if root has started the daemon. It must be a user of its own that can read `key` and write `revoked`, but no file of the daemon. Takes effect at the start.",
         ),
+        key(
+            "started_by",
+            r#""systemd""#,
+            r#""daemon""#,
+            "What starts the process: \"daemon\", or \"systemd\" by the unit `hsmux-node`. The daemon then accepts one process at a time at `service-node.sock` beside the socket of [admin]: of `user`, of root or of its own user. Takes effect at the start of the daemon.",
+        ),
     ],
 };
 

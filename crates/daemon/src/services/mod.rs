@@ -6,6 +6,7 @@
 
 mod events;
 mod kept_sockets;
+mod link_socket;
 mod process;
 mod restarts;
 mod supervisor;
@@ -20,13 +21,13 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::daemon::Running;
-pub(crate) use process::as_written;
+pub(crate) use process::{as_written, started_by};
 use supervisor::ServiceSupervisor;
 
 /// What the services are called.
-const BROKER: &str = "broker";
-const GATEWAY: &str = "gateway";
-const NODE: &str = "node";
+pub(crate) const BROKER: &str = "broker";
+pub(crate) const GATEWAY: &str = "gateway";
+pub(crate) const NODE: &str = "node";
 
 /// What else an end takes.
 const END_WITHIN: Duration = Duration::from_secs(5);

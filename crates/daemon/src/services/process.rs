@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use hsmux_config::{Config, User};
+use hsmux_config::{Config, StartedBy, User};
 use hsmux_wire::ServiceLink;
 use hsmux_worker::environment_with;
 
@@ -16,6 +16,33 @@ pub const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long the kernel may take to end a killed process.
 const KILLED_WITHIN: Duration = Duration::from_secs(1);
+
+/// A process of a service.
+pub enum ServiceChild {
+    /// A child of the daemon.
+    Own(Child),
+    /// Something else has started it, and ends it.
+    Foreign(u32),
+}
+
+impl ServiceChild {
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        match self {
+            Self::Own(child) => child.id(),
+            Self::Foreign(pid) => *pid,
+        }
+    }
+
+    /// Waits for its end after that of its link, and says what became of it. A child is killed if it does not end by
+    /// itself.
+    pub fn end(self) -> String {
+        match self {
+            Self::Own(child) => end(child),
+            Self::Foreign(_) => "its link has ended".into(),
+        }
+    }
+}
 
 /// Starts it.
 pub fn start(
@@ -58,7 +85,19 @@ pub fn as_written(config: &Config) -> Config {
     hsmux_config::parse(&config.file, &config.text).unwrap_or_else(|_| config.clone())
 }
 
-fn user_of<'a>(name: &str, config: &'a Config) -> Option<&'a User> {
+/// What starts its process.
+pub fn started_by(name: &str, config: &Config) -> StartedBy {
+    let own = match name {
+        super::BROKER => config.broker.as_ref().map(|broker| broker.started_by),
+        super::GATEWAY => config.gateway.as_ref().map(|gateway| gateway.started_by),
+        super::NODE => config.node.as_ref().map(|node| node.started_by),
+        _ => None,
+    };
+    own.unwrap_or_default()
+}
+
+/// Whose process it is.
+pub fn user_of<'a>(name: &str, config: &'a Config) -> Option<&'a User> {
     match name {
         super::BROKER => config.broker.as_ref()?.user.as_ref(),
         super::GATEWAY => config.gateway.as_ref()?.user.as_ref(),
@@ -84,8 +123,7 @@ fn become_user(command: &mut Command, user: &User) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Waits for its end, and says what became of it. It is killed if it does not end by itself.
-pub fn end(mut child: Child) -> String {
+fn end(mut child: Child) -> String {
     let until = Instant::now() + ENDS_WITHIN;
     if let Some(fate) = end_of(&mut child, until) {
         return fate;

@@ -3,14 +3,14 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::process::Child;
+use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use hsmux_config::Config;
+use hsmux_config::{Config, StartedBy, User};
 use hsmux_token::{Error, Kind, Result};
 use hsmux_wire::{Entrance, FromService, ServiceClient, ServiceLink, ToService};
 use parking_lot::{Condvar, Mutex};
@@ -18,8 +18,10 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::events::ServiceEvents;
 use super::kept_sockets::KeptSockets;
+use super::link_socket::LinkSocket;
+use super::process::{self, ServiceChild};
 use super::restarts::Restarts;
-use super::{BROKER, GATEWAY, NODE, ServiceProgram, ServiceState, ServiceStatus, process};
+use super::{BROKER, GATEWAY, NODE, ServiceProgram, ServiceState, ServiceStatus};
 use crate::daemon::Running;
 use crate::settings::Clients;
 
@@ -39,6 +41,18 @@ const START_WITHIN: Duration = Duration::from_secs(30);
 /// If a process ends and its next start is later than this, clients are refused. They can then go to another host.
 const CLIENTS_WAIT: Duration = Duration::from_millis(500);
 
+/// How often a service that something else starts is looked for, besides its link.
+const LINK_POLL: Duration = Duration::from_millis(200);
+
+/// For so long clients wait for its next process. Then they are refused.
+const LINK_WAITS: Duration = Duration::from_secs(5);
+
+/// Where its processes connect: beside the socket of the administration.
+fn link_path(name: &str, config: &Config) -> PathBuf {
+    let admin = &config.admin.socket.path;
+    admin.with_file_name(format!("service-{name}.sock"))
+}
+
 /// A service under supervision. [`ServiceSupervisor::join`] ends it.
 ///
 /// A thread starts the service's process, and the next one when that has ended. After a restart the new process has a
@@ -51,6 +65,8 @@ pub struct ServiceSupervisor {
 struct SupervisedService {
     name: &'static str,
     program: ServiceProgram,
+    /// Where its processes connect, if something else starts them.
+    links: Option<LinkSocket>,
     running: Weak<Running>,
     /// Where its connections come in, if it uses keys itself.
     entrance: Option<Entrance>,
@@ -148,7 +164,13 @@ impl ServiceSupervisor {
                 let _ = rustix::io::write(process, &1_u64.to_ne_bytes());
             }
         }));
+        let config = running.config();
+        let links = match process::started_by(name, &config) {
+            StartedBy::Daemon => None,
+            StartedBy::Systemd => Some(LinkSocket::open(&link_path(name, &config))?),
+        };
         let service = Arc::new(SupervisedService {
+            links,
             trail_changed,
             name,
             program: program.clone(),
@@ -174,12 +196,17 @@ impl ServiceSupervisor {
             changed: Condvar::new(),
         });
         let (tell, told) = channel();
-        let thread = service.spawn(FirstStart::OfDaemon, tell);
+        let is_child = service.links.is_none();
+        let thread = service.spawn(FirstStart::OfDaemon, is_child.then_some(tell));
         let thread = thread.map_err(|e| service.cannot_start(&e))?;
         let supervisor = Self {
             service,
             threads: Mutex::new(vec![thread]),
         };
+        if !is_child {
+            // Its unit starts after the daemon's.
+            return Ok(supervisor);
+        }
         let started = told.recv_timeout(START_WITHIN);
         let silent = |_| supervisor.service.cannot_start(&silent_for(START_WITHIN));
         started.map_err(silent)??;
@@ -216,7 +243,7 @@ impl ServiceSupervisor {
             self.service.check_restart(&now)?;
             if self.service.overlaps() {
                 threads.retain(|thread| !thread.is_finished());
-                let thread = self.service.spawn(FirstStart::OfReplacement, tell);
+                let thread = self.service.spawn(FirstStart::OfReplacement, Some(tell));
                 threads.push(thread.map_err(|e| self.service.cannot_start(&e))?);
                 now.restart = Restart::Beside;
                 (now.status.pid, START_WITHIN)
@@ -342,15 +369,17 @@ impl SupervisedService {
     fn spawn(
         self: &Arc<Self>,
         first: FirstStart,
-        started: Sender<Result<()>>,
+        started: StartSender,
     ) -> io::Result<JoinHandle<()>> {
         let service = Arc::clone(self);
         let thread = thread::Builder::new().name(format!("hsmux-{}", self.name));
-        thread.spawn(move || service.supervise(first, Some(started)))
+        thread.spawn(move || service.supervise(first, started))
     }
 
     fn check_restart(&self, now: &SupervisedState) -> Result<()> {
-        let why = if now.is_ending || !now.listens {
+        let why = if self.links.is_some() {
+            "the daemon has not started it; systemctl restart restarts its unit"
+        } else if now.is_ending || !now.listens {
             "the daemon stops"
         } else if !matches!(now.restart, Restart::No) {
             "another restart is under way"
@@ -416,6 +445,11 @@ impl SupervisedService {
                 now.status.state = ServiceState::Starting;
                 continue;
             }
+            if self.links.is_some() && ended.number.is_some() {
+                tracing::warn!("the {} has ended: {}", self.name, ended.problem);
+                now.status.restarts += 1;
+                continue;
+            }
             let pause = restarts.pause(begun.elapsed());
             if pause > CLIENTS_WAIT {
                 now.kept.close();
@@ -462,7 +496,7 @@ impl SupervisedService {
         let mut has_served = false;
         let said = self.attend(&process, started, &mut has_served);
         process.link.close();
-        let fate = process::end(child);
+        let fate = child.end();
         let mut now = self.now.lock();
         now.processes.retain(|other| other.number != process.number);
         self.wake_all(&now);
@@ -473,15 +507,25 @@ impl SupervisedService {
         }
     }
 
-    fn begin(&self, is_beside: bool) -> io::Result<(Child, ServiceInstance)> {
-        let running = self.running.upgrade();
-        let running = running.ok_or_else(|| io::Error::other("the daemon stops"))?;
+    fn begin(&self, is_beside: bool) -> io::Result<(ServiceChild, ServiceInstance)> {
+        let stops = || io::Error::other("the daemon stops");
+        let connected = self.links.as_ref().map(|links| self.await_link(links));
+        let connected = connected.transpose()?;
+        let running = self.running.upgrade().ok_or_else(stops)?;
+        if connected.is_some() {
+            running.service_reads_anew(self.name);
+        }
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let trail_changed = Arc::new(eventfd(0, flags)?);
         // Whoever changes the configuration meanwhile tells it after this.
         let mut now = self.now.lock();
         let config = running.config();
-        let (child, link) = process::start(&self.program, self.name, &config)?;
+        let (child, link) = if let Some((link, pid)) = connected {
+            (ServiceChild::Foreign(pid), link)
+        } else {
+            let (child, link) = process::start(&self.program, self.name, &config)?;
+            (ServiceChild::Own(child), link)
+        };
         let process = ServiceInstance {
             number: now.next,
             pid: child.id(),
@@ -497,6 +541,7 @@ impl SupervisedService {
         if !is_beside {
             now.current = process.number;
             now.status.pid = Some(process.pid);
+            now.status.state = ServiceState::Starting;
         }
         now.processes.push(process.clone());
         self.wake_all(&now);
@@ -504,6 +549,38 @@ impl SupervisedService {
             process.link.close();
         }
         Ok((child, process))
+    }
+
+    /// Waits for a process that something else has started.
+    fn await_link(&self, links: &LinkSocket) -> io::Result<(ServiceLink, u32)> {
+        let until = Instant::now() + LINK_WAITS;
+        loop {
+            let running = {
+                let mut now = self.now.lock();
+                let running = self
+                    .running
+                    .upgrade()
+                    .filter(|_| !now.is_ending && now.listens);
+                let running = running.ok_or_else(|| io::Error::other("the daemon stops"))?;
+                now.status.state = ServiceState::Ended;
+                if now.status.problem.is_none() {
+                    let unit = self.name;
+                    let problem = format!("it has not started yet: systemctl start hsmux-{unit}");
+                    now.status.problem = Some(problem);
+                }
+                if Instant::now() > until {
+                    now.kept.close();
+                }
+                running
+            };
+            let user = || {
+                let written = process::as_written(&running.config());
+                process::user_of(self.name, &written).and_then(User::id)
+            };
+            if let Some(connected) = links.accept(user, LINK_POLL)? {
+                return Ok(connected);
+            }
+        }
     }
 
     /// The processes whose threads are woken.
