@@ -9,11 +9,12 @@ cd "$(dirname "$0")/.."
 : "${LAB=yes}"
 bin=$PREFIX/bin share=$PREFIX/share
 programs=(hsmux hsmux-lab)
+units=(hsmux.service hsmux-{gateway,broker,node}.service)
 
 files=(
     "$LIBDIR/libhsmux_pkcs11.so"
     "$share/p11-kit/modules/hsmux.module"
-    "$UNITDIR/hsmux.service"
+    "${units[@]/#/$UNITDIR/}"
     "$SYSUSERSDIR/hsmux.conf"
 )
 for program in "${programs[@]}"; do
@@ -41,7 +42,7 @@ for program in "${programs[@]}"; do
     "$BUILT/$program" man "$made/man"
     for shell in bash zsh fish; do "$BUILT/$program" completions "$shell" >"$made/$program.$shell"; done
 done
-sed "s|@BINDIR@|$bin|" dist/hsmux.service >"$made/hsmux.service"
+for unit in "${units[@]}"; do sed "s|@BINDIR@|$bin|" "dist/$unit" >"$made/$unit"; done
 printf '# The pool as one token, for every program that uses p11-kit.\nmodule: %s\n' \
     "$LIBDIR/libhsmux_pkcs11.so" >"$made/hsmux.module"
 
@@ -53,7 +54,7 @@ for program in "${programs[@]}"; do
 done
 install -Dm755 "$BUILT/libhsmux_pkcs11.so" "$DESTDIR$LIBDIR/libhsmux_pkcs11.so"
 install -Dm644 "$made/hsmux.module" "$DESTDIR$share/p11-kit/modules/hsmux.module"
-install -Dm644 "$made/hsmux.service" "$DESTDIR$UNITDIR/hsmux.service"
+for unit in "${units[@]}"; do install -Dm644 "$made/$unit" "$DESTDIR$UNITDIR/$unit"; done
 install -Dm644 dist/hsmux.sysusers "$DESTDIR$SYSUSERSDIR/hsmux.conf"
 install -d "$DESTDIR$share/man/man1"
 install -m644 "$made"/man/*.1 "$DESTDIR$share/man/man1/"

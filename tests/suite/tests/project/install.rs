@@ -16,6 +16,9 @@ const FILES: &[&str] = &[
     "usr/share/fish/vendor_completions.d/hsmux.fish",
     "usr/share/p11-kit/modules/hsmux.module",
     "usr/lib/systemd/system/hsmux.service",
+    "usr/lib/systemd/system/hsmux-gateway.service",
+    "usr/lib/systemd/system/hsmux-broker.service",
+    "usr/lib/systemd/system/hsmux-node.service",
     "usr/lib/sysusers.d/hsmux.conf",
 ];
 
@@ -111,6 +114,65 @@ fn the_unit_is_what_the_daemon_needs() {
     let stop = stop.and_then(|time| time.strip_suffix('s')?.parse::<u32>().ok());
     // As long as requests of the broker and of the gateway may take, the balancer's notice, and until the pool has ended.
     assert!(stop > Some(30 + 3 + 10 + 20), "{stop:?}");
+}
+
+/// The processes that clients reach have users of their own, and nothing that they do not need.
+#[test]
+fn the_units_of_services_are_hardened() {
+    let users = fs::read_to_string(source().join("dist/hsmux.sysusers")).unwrap();
+    for (service, capabilities) in [
+        ("gateway", "CAP_NET_BIND_SERVICE"),
+        ("broker", ""),
+        ("node", ""),
+    ] {
+        let unit = format!("hsmux-{service}");
+        let text = fs::read_to_string(source().join(format!("dist/{unit}.service"))).unwrap();
+        let has = |line: &str| text.lines().any(|own| own == line);
+        let bounds = format!("CapabilityBoundingSet={capabilities}");
+        let user = format!("User={unit}");
+        let program =
+            format!("ExecStart=@BINDIR@/hsmux service {service} --config /etc/hsmux/hsmux.toml");
+        for line in [
+            &*bounds,
+            &*user,
+            &*program,
+            "After=network.target hsmux.service",
+            "PartOf=hsmux.service",
+            "NoNewPrivileges=yes",
+            "ProtectSystem=strict",
+            "ProtectHome=yes",
+            "PrivateDevices=yes",
+            "MemoryDenyWriteExecute=yes",
+            "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6",
+            "SystemCallFilter=@system-service",
+        ] {
+            assert!(has(line), "{unit}: {line}");
+        }
+        assert!(users.contains(&format!("\nu {unit} - ")), "{users}");
+    }
+}
+
+/// systemd understands each line. It is not on every machine that builds.
+#[test]
+fn systemd_reads_the_units() {
+    let analyze = Path::new("/usr/bin/systemd-analyze");
+    if !analyze.exists() {
+        eprintln!("no systemd-analyze here");
+        return;
+    }
+    let root = TempDir::new().unwrap();
+    for unit in ["hsmux", "hsmux-gateway", "hsmux-broker", "hsmux-node"] {
+        let file = format!("{unit}.service");
+        let text = fs::read_to_string(source().join("dist").join(&file)).unwrap();
+        let text = text.replace("@BINDIR@/hsmux", built(Program::Hsmux).to_str().unwrap());
+        fs::write(root.path().join(file), text).unwrap();
+    }
+    for unit in ["hsmux", "hsmux-gateway", "hsmux-broker", "hsmux-node"] {
+        let verify = Run::new(analyze).args("verify --man=no").dir(root.path());
+        let verified = verify.arg(format!("./{unit}.service")).finish();
+        verified.never_says(&format!("{unit}.service"));
+        assert_eq!(verified.code, Some(0), "{verified}");
+    }
 }
 
 /// On a system with nothing but Rust, `make build` is enough.
