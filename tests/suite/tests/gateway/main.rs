@@ -36,6 +36,7 @@ mod lost_tokens;
 mod many_backends;
 mod memory_charges;
 mod nginx_stream;
+mod own_unit;
 mod plain_http;
 mod process_restarts;
 mod proxy_headers;
