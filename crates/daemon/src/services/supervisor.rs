@@ -681,7 +681,7 @@ impl SupervisedService {
         }
     }
 
-    /// Whether the time of a process has passed that has handed over its sockets.
+    /// Whether a process has handed over its sockets, and should have ended by now.
     fn is_late(&self, number: u64) -> bool {
         let now = self.now.lock();
         let ends_by = now.process(number).and_then(|process| process.ends_by);
