@@ -3,16 +3,16 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use hsmux_token::sync::{Condvar, Mutex};
+use crate::clock::{self, Monitor};
+
 
 /// Wakes one sleeper at the earliest of many moments, some of which never come to pass: the
 /// sleeper then looks once in vain.
 pub(crate) struct Alarm {
     base: Instant,
-    /// Nanoseconds after `base`; changed under `lock` only.
+    /// Nanoseconds after `base`; changed under the lock of `rung` only.
     set: AtomicU64,
-    lock: Mutex<()>,
-    rung: Condvar,
+    rung: Monitor<()>,
 }
 
 const NEVER: u64 = u64::MAX;
@@ -20,10 +20,9 @@ const NEVER: u64 = u64::MAX;
 impl Alarm {
     pub fn new() -> Self {
         Self {
-            base: Instant::now(),
+            base: clock::now(),
             set: AtomicU64::new(0),
-            lock: Mutex::new(()),
-            rung: Condvar::new(),
+            rung: Monitor::default(),
         }
     }
 
@@ -33,7 +32,7 @@ impl Alarm {
         if due >= self.set.load(Ordering::Acquire) {
             return;
         }
-        let _held = self.lock.lock();
+        let _held = self.rung.lock();
         if due < self.set.load(Ordering::Acquire) {
             self.set.store(due, Ordering::Release);
             self.rung.notify_one();
@@ -47,26 +46,26 @@ impl Alarm {
 
     /// For the keeper: before it looks for what is due. Alarms set from here on are not lost.
     pub fn reset(&self) {
-        let _held = self.lock.lock();
+        let _held = self.rung.lock();
         self.set.store(NEVER, Ordering::Release);
     }
 
     /// For the keeper: after it has looked, sleeps until `nearest` or an earlier alarm.
     pub fn sleep(&self, nearest: Option<Instant>) {
-        let mut held = self.lock.lock();
+        let mut held = self.rung.lock();
         let nearest = nearest.map_or(NEVER, |due| self.nanos(due));
         let set = self.set.load(Ordering::Acquire).min(nearest);
         self.set.store(set, Ordering::Release);
         loop {
             let until = self.set.load(Ordering::Acquire);
             if until == NEVER {
-                self.rung.wait(&mut held);
+                held = self.rung.wait(held);
             } else {
                 let until = self.base + Duration::from_nanos(until);
-                if Instant::now() >= until {
+                if clock::now() >= until {
                     return;
                 }
-                self.rung.wait_until(&mut held, until);
+                (held, _) = self.rung.wait_until(held, until);
             }
         }
     }

@@ -4,11 +4,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use hsmux_token::sync::Mutex;
 use hsmux_token::{Batch, Operation, Outcome, Request, Result, Snapshot, Token, TokenInfo};
 
 use crate::catalogue::Catalogue;
 use crate::claim::Requester;
+use crate::clock::Mutex;
 use crate::core::Core;
 use crate::need::Route;
 use crate::request_timing::RequestTiming;

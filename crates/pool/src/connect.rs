@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use hsmux_token::{Error, Kind, ObjectId, Snapshot};
 
+use crate::clock;
 use crate::core::Core;
 use crate::object_sync::Reading;
 use crate::panics::or_panicked;
@@ -22,9 +23,7 @@ impl Core {
         let core = Arc::clone(self);
         let connecting = Arc::clone(record);
         let name = format!("hsmux-{}", record.name);
-        let started = std::thread::Builder::new()
-            .name(name)
-            .spawn(move || core.connect_here(&connecting, turn));
+        let started = clock::spawn(name, move || core.connect_here(&connecting, turn));
         if let Err(error) = started {
             let message = format!("no thread to connect {}: {error}", record.name);
             self.connect_failed(record, turn, &Error::pool(Kind::Environment, message));
@@ -82,7 +81,7 @@ impl Core {
         self.prove(connection, &unproved);
         if !self.options.threads {
             // There is no keeper that does it.
-            self.reprove_due(Instant::now());
+            self.reprove_due(clock::now());
         }
     }
 
@@ -116,7 +115,7 @@ impl Core {
             Arc::clone(connection),
             self.capacity(connection),
         );
-        let grants = scheduler.fill(Instant::now());
+        let grants = scheduler.fill(clock::now());
         drop(scheduler);
         drop(life);
         self.carry_out(update);

@@ -6,13 +6,13 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use hsmux_token::sync::{Condvar, Mutex};
 use hsmux_token::{Error, Kind, Result};
 
 use crate::Options;
 use crate::alarm::Alarm;
 use crate::catalogue::Catalogue;
 use crate::client_session::Affinity;
+use crate::clock::{self, Monitor, Mutex};
 use crate::direct::DirectConnections;
 use crate::job::{Lane, RequestAttempts, ScheduledWork};
 use crate::need::{Need, Route};
@@ -36,7 +36,7 @@ pub(crate) struct Core {
     pub alarm: Alarm,
     pub stopping: AtomicBool,
     /// Signalled whenever a seat has settled, gone in or out of service, or become idle.
-    pub moved: (Mutex<()>, Condvar),
+    pub moved: Monitor<()>,
     /// Limits the proofs that run at once.
     pub proof_permits: ProofPermits,
     /// Keys whose proofs are waited for.
@@ -80,14 +80,14 @@ impl Core {
         });
         debug_assert!(nobody.is_empty());
         Arc::new(Self {
-            base: Instant::now(),
+            base: clock::now(),
             scheduler: Mutex::new(scheduler),
             registry: Mutex::new(registry),
             catalogue: ArcSwap::from_pointee(catalogue),
             seats: ArcSwap::default(),
             alarm: Alarm::new(),
             stopping: AtomicBool::new(false),
-            moved: (Mutex::new(()), Condvar::new()),
+            moved: Monitor::default(),
             proof_permits: ProofPermits::default(),
             awaited_keys: AwaitedKeys::default(),
             busy: AtomicUsize::new(0),
@@ -149,7 +149,7 @@ impl Core {
     }
 
     fn reroute(&self, edition: u64) -> QueueUpdate {
-        let now = Instant::now();
+        let now = clock::now();
         let mut scheduler = self.scheduler.lock();
         let refused = scheduler.reroute(edition, |work| {
             work.with(|need, attempt, term| {
@@ -189,6 +189,8 @@ impl Core {
             if let Some(acquired) = acquired {
                 return Ok(acquired);
             }
+            // The thread that changes the catalogue has not reached the scheduler yet.
+            clock::give_way();
         }
     }
 
@@ -203,7 +205,7 @@ impl Core {
         running: Option<&ScheduledWork>,
         waiting: &mut impl FnMut() -> ScheduledWork,
     ) -> Result<Option<Acquired>> {
-        let now = Instant::now();
+        let now = clock::now();
         if term.deadline <= now {
             return Err(self.too_late(need, attempt));
         }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, Object, ObjectId, Result, ck, share};
 use hsmux_wire::HandedOver;
 
 use crate::catalogue::{Catalogue, Entry};
+use crate::clock::Mutex;
 use crate::core::Core;
 use crate::record::SeatConnection;
 use crate::seatset::SeatSet;

@@ -4,12 +4,13 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hsmux_token::{Batch, Done, Error, ObjectRef, Operation, Outcome, Request, Result, Scope};
 use smallvec::SmallVec;
 
 use crate::claim::cancelled;
+use crate::clock;
 use crate::core::{Acquired, Core};
 use crate::job::{Job, Lane, Purpose, ScheduledWork};
 use crate::record::SeatConnection;
@@ -181,7 +182,7 @@ impl Core {
             Purpose::Proof => (RunOutcome::PoolWork, None),
         };
         counter.map(|counter| counter.fetch_add(1, Ordering::Relaxed));
-        let now = Instant::now();
+        let now = clock::now();
         let mut scheduler = self.scheduler.lock();
         let work = scheduler.finish(run_id, now, verdict);
         let mut next = SmallVec::<[_; 1]>::new();

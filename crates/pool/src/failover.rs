@@ -1,10 +1,11 @@
 //! Decides what an error means for its request and its seat.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hsmux_token::{Error, Kind, ObjectId, Scope, Uses};
 
+use crate::clock;
 use crate::core::Core;
 use crate::job::RequestAttempts;
 use crate::need::Need;
@@ -84,7 +85,7 @@ impl Core {
 
     /// The connection may be corrupted. It serves on, and proves the request's keys again.
     fn suspect(self: &Arc<Self>, connection: &Arc<SeatConnection>, need: &Need) {
-        let now = Instant::now();
+        let now = clock::now();
         let mut suspected = connection.record.suspected.lock();
         if suspected.is_some_and(|last| now < last + SUSPICION_REST) {
             return;
@@ -112,7 +113,7 @@ impl Core {
         let core = Arc::clone(self);
         let connection_of_task = Arc::clone(connection);
         let name = format!("hsmux-{}", connection.record.name);
-        let started = std::thread::Builder::new().name(name).spawn(move || {
+        let started = clock::spawn(name, move || {
             let done = or_panicked(|| {
                 task(&core, &connection_of_task);
                 Ok(())

@@ -8,6 +8,7 @@ use std::time::Instant;
 use hsmux_token::{Error, Kind, ObjectRef, Operation, Outcome, Result};
 
 use crate::client_session::Affinity;
+use crate::clock;
 use crate::core::{Acquired, Core};
 use crate::dispatch::{localize, publish};
 use crate::job::{Lane, Purpose, RequestAttempts, ScheduledWork, Waiter};
@@ -79,7 +80,7 @@ impl Core {
         match (acquired, waiter) {
             (Acquired::Granted(lane), _) => Ok(lane),
             (Acquired::Waiting(ticket), Some(waiter)) => {
-                while Instant::now() < term.deadline {
+                while clock::now() < term.deadline {
                     let again = self.stand_in_for_the_keeper();
                     if let Some(lane) = waiter.wait(again) {
                         return lane;
@@ -109,7 +110,7 @@ impl Core {
         if all_here {
             return None;
         }
-        self.reconnect_due(Instant::now())
+        self.reconnect_due(clock::now())
     }
 
     /// Runs an operation in a lane, and gives the lane back.
@@ -140,7 +141,7 @@ impl Core {
         if let Err(error) = &result
             && !self.options.threads
             && error.kind() == Kind::Deadline
-            && Instant::now() >= limit
+            && clock::now() >= limit
         {
             result = Err(Error::lost(format!(
                 "{}: no answer within {:?}: the connection was ended",

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use hsmux_token::sync::{Condvar, Mutex};
 use hsmux_token::{Behalf, Done, Error, Operation, Outcome, Request, Result};
 
 use crate::claim::Requester;
 use crate::client_session::Affinity;
+use crate::clock::{Monitor, Mutex};
 use crate::need::Need;
 use crate::owner::Owner;
 use crate::record::SeatConnection;
@@ -65,8 +65,7 @@ pub(crate) struct Waiter {
     pub need: Need,
     pub term: Term,
     pub attempt: RequestAttempts,
-    granted: Mutex<Option<Result<Lane>>>,
-    signal: Condvar,
+    granted: Monitor<Option<Result<Lane>>>,
 }
 
 /// The origin of an operation in a lane.
@@ -193,15 +192,14 @@ impl Waiter {
             need,
             term,
             attempt,
-            granted: Mutex::new(None),
-            signal: Condvar::new(),
+            granted: Monitor::new(None),
         })
     }
 
     /// A lane is free, or there will be none.
     pub fn give(&self, lane: Result<Lane>) {
         *self.granted.lock() = Some(lane);
-        self.signal.notify_one();
+        self.granted.notify_one();
     }
 
     /// Queued until the deadline, or until `again`; `None` if it has passed.
@@ -209,8 +207,9 @@ impl Waiter {
         let until = again.map_or(self.term.deadline, |again| again.min(self.term.deadline));
         let mut granted = self.granted.lock();
         while granted.is_none() {
-            let timed_out = self.signal.wait_until(&mut granted, until);
-            if timed_out {
+            let is_late;
+            (granted, is_late) = self.granted.wait_until(granted, until);
+            if is_late {
                 break;
             }
         }
@@ -223,7 +222,7 @@ impl Waiter {
         loop {
             match granted.take() {
                 Some(lane) => return lane,
-                None => self.signal.wait(&mut granted),
+                None => granted = self.granted.wait(granted),
             }
         }
     }

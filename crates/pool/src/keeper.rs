@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use hsmux_token::Error;
 
+use crate::clock;
 use crate::core::Core;
 use crate::job::ScheduledWork;
 use crate::panics::{one_round, or_panicked};
@@ -16,7 +17,7 @@ impl Core {
     pub fn keep(self: &Arc<Self>) {
         while !self.stopping.load(Ordering::Acquire) {
             self.alarm.reset();
-            let now = Instant::now();
+            let now = clock::now();
             let duties: [&dyn Fn() -> Option<Instant>; 3] = [
                 &|| {
                     self.keep_deadlines(now);

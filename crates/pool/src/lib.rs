@@ -9,6 +9,7 @@ mod amendments;
 mod catalogue;
 mod changes;
 mod claim;
+mod clock;
 mod client_session;
 mod connect;
 mod connector;
@@ -36,6 +37,8 @@ mod request_timing;
 mod scheduler;
 mod seatset;
 mod session_keys;
+#[cfg(test)]
+mod simulation;
 mod slots;
 mod status;
 mod tracked_token;

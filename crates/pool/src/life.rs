@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hsmux_token::{Error, Kind, ck};
 
+use crate::clock;
 use crate::core::Core;
 use crate::record::{Life, LifeState, Record, SeatConnection};
 
@@ -55,8 +56,9 @@ impl Core {
 
     /// After a failure: back-off, or parked if another try would do harm.
     fn rest(&self, record: &Record, life: &mut Life, error: &Error) {
+        let served = clock::wall().duration_since(life.since);
         let steady = matches!(life.state, LifeState::InService)
-            && life.since.elapsed().is_ok_and(|served| served >= STEADY);
+            && served.is_ok_and(|served| served >= STEADY);
         if steady {
             life.attempts = 0;
         }
@@ -179,8 +181,8 @@ impl Core {
 
     /// Wakes callers that wait for seats to come or go.
     pub fn moved(&self) {
-        let _held = self.moved.0.lock();
-        self.moved.1.notify_all();
+        let _held = self.moved.lock();
+        self.moved.notify_all();
     }
 }
 

@@ -5,12 +5,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use hsmux_token::sync::{Mutex, Turn};
+use hsmux_token::sync::Turn;
 use hsmux_token::{
     Batch, Error, Kind, ObjectId, Operation, Outcome, Result, Snapshot, Token, TokenInfo,
 };
 
 use crate::catalogue::Catalogue;
+use crate::clock::{self, Mutex};
 use crate::core::Core;
 use crate::record::{LifeState, Record, SeatConnection};
 use crate::seatset::SeatSet;
@@ -62,12 +63,9 @@ impl Pool {
         });
         if pool.core.options.threads {
             let core = Arc::clone(&pool.core);
-            let keeper = std::thread::Builder::new().name("hsmux-keeper".into());
-            keeper.spawn(move || core.keep()).map_err(|error| {
-                Error::pool(
-                    Kind::Environment,
-                    format!("no thread for the pool: {error}"),
-                )
+            clock::spawn("hsmux-keeper".into(), move || core.keep()).map_err(|error| {
+                let message = format!("no thread for the pool: {error}");
+                Error::pool(Kind::Environment, message)
             })?;
         }
         let records = pool.seat_all(seats)?;
@@ -77,7 +75,7 @@ impl Pool {
         for record in records {
             pool.begin_unless_parked(&record);
         }
-        pool.wait_until(Instant::now() + START_GRACE, |pool| {
+        pool.wait_until(clock::now() + START_GRACE, |pool| {
             pool.core.busy.load(Ordering::Acquire) == 0
         });
         Ok(pool)
@@ -298,7 +296,7 @@ impl Pool {
     /// Waits until nothing runs on these seats. The keeper ends what hangs; without one that is left to itself.
     fn until_idle(&self, records: &[Arc<Record>]) {
         let patience = records.iter().map(|record| record.seat.timeout).max();
-        let deadline = Instant::now() + patience.unwrap_or_default();
+        let deadline = clock::now() + patience.unwrap_or_default();
         let running = |record: &Arc<Record>| {
             // Another seat may have the place of one that somebody else has removed.
             let removed = matches!(record.life.lock().state, LifeState::Removed);
@@ -306,9 +304,9 @@ impl Pool {
             !removed && activity.is_some_and(|activity| activity.running > 0)
         };
         while records.iter().any(running)
-            && (self.core.options.threads || Instant::now() < deadline)
+            && (self.core.options.threads || clock::now() < deadline)
         {
-            std::thread::sleep(Duration::from_millis(2));
+            clock::sleep(Duration::from_millis(2));
         }
     }
 
@@ -333,11 +331,10 @@ impl Pool {
 
     /// Waits for seats to move.
     fn wait_until(&self, deadline: Instant, reached: impl Fn(&Self) -> bool) {
-        let mut moved = self.core.moved.0.lock();
-        while !reached(self) {
-            if self.core.moved.1.wait_until(&mut moved, deadline) {
-                return;
-            }
+        let mut moved = self.core.moved.lock();
+        let mut is_late = false;
+        while !is_late && !reached(self) {
+            (moved, is_late) = self.core.moved.wait_until(moved, deadline);
         }
     }
 }

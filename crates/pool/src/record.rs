@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, ObjectId, Token, TokenInfo};
 
 use crate::Seat;
+use crate::clock::{self, Mutex};
 use crate::registry::Holder;
 
 /// A seat and what has become of it.
@@ -91,7 +91,7 @@ impl Record {
             seat,
             life: Mutex::new(Life {
                 state: LifeState::Connecting,
-                since: SystemTime::now(),
+                since: clock::wall(),
                 attempts: 0,
                 connection: None,
                 last_seen: None,
@@ -121,7 +121,7 @@ impl Record {
 
     /// Something was wrong with its connection.
     pub fn note(&self, error: &Error) {
-        *self.last_error.lock() = Some((SystemTime::now(), error.clone()));
+        *self.last_error.lock() = Some((clock::wall(), error.clone()));
     }
 
     /// Says when the seat is expected in service, in nanoseconds after the pool's start; 0 for any
@@ -149,7 +149,7 @@ impl Record {
             life.connection = None;
         }
         life.state = state;
-        life.since = SystemTime::now();
+        life.since = clock::wall();
         life.turn += 1;
     }
 }
@@ -213,7 +213,7 @@ impl Life {
 
     /// When the seat is tried again after so many attempts.
     pub fn next_attempt(&self) -> Instant {
-        Instant::now() + back_off(self.attempts)
+        clock::now() + back_off(self.attempts)
     }
 }
 
@@ -223,7 +223,7 @@ pub(crate) fn back_off(attempts: u32) -> Duration {
     let doubled = FIRST_BACK_OFF * 2_u32.saturating_pow(attempts.min(16));
     let mut byte = [0];
     // Without randomness the rest is not spread, which is no reason to fail.
-    let _ = getrandom::fill(&mut byte);
+    let _ = clock::random(&mut byte);
     let rest = doubled.min(LONGEST_BACK_OFF);
     rest.mul_f64(0.75 + f64::from(byte[0]) / 1024.0)
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use hsmux_token::sync::Mutex;
 
+use crate::clock::{self, Mutex};
 use crate::record::Record;
 
 /// How a request goes, for those who say where its time was spent. Filled while it runs.
@@ -41,7 +41,7 @@ impl RequestTiming {
 
     pub(crate) fn ended(&self) {
         if let Some(run) = self.0.lock().last_mut() {
-            run.ended.get_or_insert_with(Instant::now);
+            run.ended.get_or_insert_with(clock::now);
         }
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hsmux_token::sync::Mutex;
 use hsmux_token::{ObjectRef, Operation, Outcome, SessionObject};
 
 use crate::catalogue::Catalogue;
+use crate::clock::Mutex;
 use crate::owner::times_longer_with;
 
 /// How many times longer, for each such key.

@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use hsmux_token::Error;
 
 use crate::Pool;
+use crate::clock;
 use crate::core::Core;
 use crate::record::{Life, LifeState, Record};
 
@@ -17,13 +17,13 @@ impl Pool {
     /// has never found its token. `false` when the pool has stopped.
     pub fn wait_for_slots(&self) -> bool {
         let core = &self.core;
-        let mut moved = core.moved.0.lock();
+        let mut moved = core.moved.lock();
         while !core.stopping.load(Ordering::Acquire) {
             let records = core.records();
             if records.iter().any(|record| record.life.lock().may_move()) {
                 return true;
             }
-            core.moved.1.wait(&mut moved);
+            moved = core.moved.wait(moved);
         }
         false
     }
@@ -62,7 +62,7 @@ impl Core {
         let mut life = record.life.lock();
         life.attempts = 0;
         if matches!(life.state, LifeState::BackOff(_)) {
-            record.enter(&mut life, LifeState::BackOff(Instant::now()), self.base);
+            record.enter(&mut life, LifeState::BackOff(clock::now()), self.base);
             drop(life);
             self.alarm.now();
         }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Policy;
 use crate::catalogue::{Entry, ReplicaState};
+use crate::clock;
 use crate::core::Core;
 use crate::record::{LifeState, Record};
 use std::sync::atomic::Ordering;
@@ -257,7 +258,7 @@ fn seat(core: &Core, record: &Record) -> SeatStatus {
         LifeState::Draining => SeatState::Draining,
         LifeState::Removed => SeatState::Removed,
         LifeState::BackOff(until) => {
-            let left = until.saturating_duration_since(std::time::Instant::now());
+            let left = until.saturating_duration_since(clock::now());
             status.retry_in_us = Some(micros(left));
             SeatState::BackOff
         }

@@ -9,6 +9,7 @@ use hsmux_token::{
     TokenInfo,
 };
 
+use crate::clock;
 use crate::core::Core;
 use crate::need::Need;
 use crate::owner::Cost;
@@ -80,7 +81,7 @@ struct RunningChange {
 impl RunningChange {
     /// `None` if the connection no longer serves.
     fn begin(core: Arc<Core>, connection: &SeatConnection, operation: &Operation) -> Option<Self> {
-        let now = Instant::now();
+        let now = clock::now();
         let term = Term {
             deadline: now,
             patience: Need::of(operation).patience,
@@ -95,7 +96,7 @@ impl RunningChange {
 
 impl Drop for RunningChange {
     fn drop(&mut self) {
-        let now = Instant::now();
+        let now = clock::now();
         let mut scheduler = self.core.scheduler.lock();
         scheduler.finish(self.run_id, now, RunOutcome::PoolWork);
         let next = || scheduler.next(self.run_id.seat, now);

@@ -8,6 +8,7 @@ use hsmux_token::{Displaced, Error, FairQueue, Kind, Operation, Outcome, Request
 
 use super::Pool;
 use crate::Owner;
+use crate::clock;
 use crate::inline::Changing;
 
 /// Changes that were submitted, and whether there is a thread that carries them out.
@@ -73,9 +74,8 @@ impl Pool {
         if waiting.thread {
             return;
         }
-        let name = std::thread::Builder::new().name("hsmux-change".into());
-        match name.spawn(move || pool.carry_out_all()) {
-            Ok(_) => waiting.thread = true,
+        match clock::spawn("hsmux-change".into(), move || pool.carry_out_all()) {
+            Ok(()) => waiting.thread = true,
             Err(error) => {
                 tracing::error!("no thread for a change of the tokens: {error}");
                 let orphans = waiting.changes.drain();
@@ -104,7 +104,7 @@ impl Pool {
     fn carry_out(&self, request: Request) {
         let result = if self.core.stopping.load(Ordering::Acquire) {
             Err(stopped())
-        } else if Instant::now() >= request.deadline {
+        } else if clock::now() >= request.deadline {
             Err(too_late(request.operation.call()))
         } else {
             self.change(request.operation, request.deadline)

@@ -1,11 +1,12 @@
 //! Reconnects a member on purpose.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hsmux_token::{Error, Result};
 
 use super::Pool;
+use crate::clock;
 use crate::core::Core;
 use crate::record::{LifeState, Record};
 
@@ -38,7 +39,7 @@ impl Pool {
             let life = record.life.lock();
             matches!(life.state, LifeState::Connecting)
         };
-        self.wait_until(Instant::now() + BACK_WITHIN, |_| {
+        self.wait_until(clock::now() + BACK_WITHIN, |_| {
             !records.iter().any(connecting)
         });
         Ok(())

@@ -10,6 +10,7 @@ use super::Pool;
 use crate::Owner;
 use crate::claim::{Claim, Requester};
 use crate::client_session::Affinity;
+use crate::clock;
 use crate::job::{Ask, Job};
 use crate::request_timing::RequestTiming;
 use crate::seatset::SeatSet;
@@ -37,7 +38,7 @@ impl Pool {
         let catalogue = self.core.catalogue.load();
         let serving = catalogue.entries.get(key).map(|entry| entry.serving);
         let able = serving.unwrap_or(SeatSet::EMPTY).and(&catalogue.in_service);
-        self.core.scheduler.lock().estimate(&able, Instant::now())
+        self.core.scheduler.lock().estimate(&able, clock::now())
     }
 
     /// [`Token::submit`] for a client session's connection, or for neither.

@@ -6,11 +6,12 @@
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use hsmux_token::sync::Mutex;
 use hsmux_token::{Blob, Class, NameMap, ObjectId, Operation};
 use serde::{Deserialize, Serialize};
 
 use hsmux_state::json::{Cbor, Name};
+
+use crate::clock::Mutex;
 
 /// The most keys with answers. Others wait for the members before theirs.
 const MOST: usize = 50_000;

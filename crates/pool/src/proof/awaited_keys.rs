@@ -4,7 +4,8 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hsmux_token::ObjectId;
-use hsmux_token::sync::Mutex;
+
+use crate::clock::Mutex;
 
 /// If there are more, the set is cleared: nearly all keys are awaited then.
 const MOST: usize = 1024;

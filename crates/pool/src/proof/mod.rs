@@ -22,6 +22,7 @@ use hsmux_token::{
 };
 
 use crate::catalogue::{ReplicaState, is_hidden};
+use crate::clock;
 use crate::core::Core;
 use crate::job::{Purpose, RequestAttempts};
 use crate::need::Need;
@@ -87,9 +88,9 @@ impl Core {
                 }
             };
             found.push((id, state));
-            if drawn.is_none_or(|at| at.elapsed() >= DRAWN_EVERY) {
+            if drawn.is_none_or(|at| clock::now() - at >= DRAWN_EVERY) {
                 self.record_findings(seat, &mut found);
-                drawn = Some(Instant::now());
+                drawn = Some(clock::now());
             }
         }
         self.record_findings(seat, &mut found);
@@ -101,7 +102,7 @@ impl Core {
             return;
         }
         let mut retry = connection.record.retry.lock();
-        let at = Instant::now() + back_off(retry.attempts);
+        let at = clock::now() + back_off(retry.attempts);
         retry.attempts += 1;
         retry.ids.extend(failed);
         retry.at = Some(at);
@@ -227,7 +228,7 @@ impl Core {
         for record in self.records() {
             let mut retry = record.retry.lock();
             if retry.at.is_some() {
-                retry.at = Some(Instant::now());
+                retry.at = Some(clock::now());
                 retry.attempts = 0;
                 self.alarm.now();
             }
@@ -284,16 +285,16 @@ impl Core {
         if connection.comes_after_the_current() {
             return connection
                 .token
-                .execute(operation, Instant::now() + timeout);
+                .execute(operation, clock::now() + timeout);
         }
         let term = || Term {
-            deadline: Instant::now() + timeout + self.options.deadline,
+            deadline: clock::now() + timeout + self.options.deadline,
             patience: 1,
             cost: Cost::POOL,
         };
         let mut lane = self.wait_for_lane(&need, &RequestAttempts::default(), term())?;
         let _permit = self.proof_permits.take();
-        lane.since = Instant::now();
+        lane.since = clock::now();
         self.run_on(&lane, operation, term(), Purpose::Proof)
     }
 }
@@ -389,7 +390,7 @@ fn has(connection: &SeatConnection, mechanism: &Mechanism) -> bool {
 /// Random bytes of the host.
 fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|error| {
+    clock::random(&mut bytes).map_err(|error| {
         Error::pool(
             Kind::Environment,
             format!("no random bytes from the system: {error}"),

@@ -14,6 +14,7 @@ use super::pair::Pair;
 use super::trust::{Evidence, Recorded, TrustStep};
 use super::{Finding, not_this_way, random};
 use crate::catalogue::{Catalogue, ReplicaState};
+use crate::clock;
 use crate::core::Core;
 use crate::record::SeatConnection;
 
@@ -25,7 +26,7 @@ pub(super) fn prove(
     candidate: &Arc<SeatConnection>,
     object: &Object,
 ) -> Result<Finding> {
-    let until = Instant::now() + GRACE;
+    let until = clock::now() + GRACE;
     let mut record = if core.answers.has(&object.id) {
         Recorded::NotAsked
     } else {
@@ -73,7 +74,7 @@ fn next_step(
     until: Instant,
 ) -> TrustStep<Arc<SeatConnection>> {
     let own = &candidate.record;
-    let mut moved = core.moved.0.lock();
+    let mut moved = core.moved.lock();
     let mut patient = core.options.threads;
     loop {
         let catalogue = core.catalogue.load();
@@ -88,7 +89,11 @@ fn next_step(
             record,
         };
         match evidence.next_step() {
-            TrustStep::Wait => patient = !core.moved.1.wait_until(&mut moved, until),
+            TrustStep::Wait => {
+                let is_late;
+                (moved, is_late) = core.moved.wait_until(moved, until);
+                patient = !is_late;
+            }
             step => return step,
         }
     }

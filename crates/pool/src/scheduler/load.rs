@@ -6,6 +6,7 @@ use super::Term;
 use super::answer_interval::AnswerInterval;
 use super::hang_detector::AnswerState;
 use super::spread::Spread;
+use crate::clock;
 use crate::owner::Owner;
 
 /// The properties of a seat that the scheduler needs.
@@ -151,7 +152,7 @@ impl<W, C> SeatLoad<W, C> {
             },
             weighted: FLOOR,
             answer_interval: AnswerInterval::default(),
-            last: Instant::now(),
+            last: clock::now(),
             spread: Spread::default(),
         }
     }

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use super::load::SeatLoad;
 use super::{LATELY, Scheduler, Spread};
 use crate::Owner;
+#[cfg(test)]
+use crate::{scheduler::Term, seatset::SeatSet};
 
 /// The present work of one seat.
 #[derive(Default)]
@@ -88,6 +90,27 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             _ => self.before,
         };
         of_others.is_some_and(|at| now.saturating_duration_since(at) < LATELY)
+    }
+
+    /// Seats with a free lane.
+    #[cfg(test)]
+    pub fn free_seats(&self) -> SeatSet {
+        self.free
+    }
+
+    /// Seats that take requests, with the generations of their connections.
+    #[cfg(test)]
+    pub fn open_seats(&self) -> impl Iterator<Item = (usize, u64)> {
+        let seats = self.seats.iter().enumerate();
+        let open = seats.filter_map(|(seat, load)| Some((seat, load.as_ref()?)));
+        let open = open.filter(|(_, load)| load.capacity.lanes > 0);
+        open.map(|(seat, load)| (seat, load.generation))
+    }
+
+    /// All that wait, each with the seats that can serve it.
+    #[cfg(test)]
+    pub fn queued(&self) -> impl Iterator<Item = (SeatSet, Term, &W)> {
+        self.queue.all()
     }
 
     pub(super) fn load(&self, seat: usize) -> Option<&SeatLoad<W, C>> {

@@ -136,6 +136,16 @@ impl<W> Queue<W> {
         Some(waiting)
     }
 
+    /// All that wait, each with the seats that can serve it.
+    #[cfg(test)]
+    pub fn all(&self) -> impl Iterator<Item = (SeatSet, Term, &W)> {
+        let lines = self.lines.iter();
+        lines.flat_map(|line| {
+            let waiting = line.waiting.iter();
+            waiting.map(|waiting| (line.able, waiting.term, &waiting.work))
+        })
+    }
+
     /// True if anything waits that this seat can serve.
     #[cfg(test)]
     pub fn has_for(&self, seat: usize) -> bool {

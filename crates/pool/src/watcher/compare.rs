@@ -1,10 +1,11 @@
 //! Compares a worker with a fresh one: both do the same work in turns, and get no other requests.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hsmux_token::{Operation, OperationKind, Result};
 
+use crate::clock;
 use crate::core::Core;
 use crate::record::SeatConnection;
 
@@ -47,14 +48,14 @@ impl Core {
 
     /// Waits until nothing runs on the connection.
     fn is_quiet(&self, connection: &SeatConnection) -> bool {
-        let until = Instant::now() + QUIET_WITHIN;
+        let until = clock::now() + QUIET_WITHIN;
         loop {
             let activity = self.scheduler.lock().activity(connection.record.index);
             match activity {
                 None => return false,
                 Some(activity) if activity.running == 0 => return true,
-                Some(_) if Instant::now() >= until => return false,
-                Some(_) => std::thread::sleep(Duration::from_micros(200)),
+                Some(_) if clock::now() >= until => return false,
+                Some(_) => clock::sleep(Duration::from_micros(200)),
             }
         }
     }
@@ -65,10 +66,10 @@ fn race(fresh: &SeatConnection, old: &SeatConnection, sample: &Operation) -> Res
     let mut spent = [Duration::ZERO; 2];
     for times in 1..=TIMES {
         for (side, spent) in [fresh, old].into_iter().zip(&mut spent) {
-            let begun = Instant::now();
+            let begun = clock::now();
             side.token
                 .execute(sample, begun + side.record.seat.timeout)?;
-            *spent += begun.elapsed();
+            *spent += clock::now() - begun;
         }
         if times >= ENOUGH && spent[0] + spent[1] > AT_MOST {
             // An operation takes a millisecond, so the time here is exact enough. The paces of the workers average over
@@ -126,7 +127,7 @@ impl<'a> PausedConnection<'a> {
         let (index, generation) = (self.connection.record.index, self.connection.generation);
         let mut scheduler = self.core.scheduler.lock();
         scheduler.hold(index, generation, held);
-        let grants = scheduler.fill(Instant::now());
+        let grants = scheduler.fill(clock::now());
         drop(scheduler);
         self.core.hand_out(grants);
     }

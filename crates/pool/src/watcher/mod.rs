@@ -13,11 +13,11 @@ mod replacement_budget;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hsmux_token::ObjectId;
-use hsmux_token::sync::{Condvar, Mutex};
 
+use crate::clock::{self, Monitor, Mutex};
 use crate::core::Core;
 use crate::panics::one_round;
 use crate::record::{LifeState, Record, SeatConnection};
@@ -39,8 +39,7 @@ pub(crate) struct MemberWatchers(Mutex<HashMap<Arc<str>, Arc<MemberWatcher>>>);
 /// Watches one member.
 struct MemberWatcher {
     member: Arc<str>,
-    missed: Mutex<MissedKeys>,
-    woken: Condvar,
+    missed: Monitor<MissedKeys>,
 }
 
 /// What wakes the watcher.
@@ -67,14 +66,13 @@ impl Core {
         }
         let watcher = Arc::new(MemberWatcher {
             member: Arc::clone(&record.member),
-            missed: Mutex::default(),
-            woken: Condvar::new(),
+            missed: Monitor::default(),
         });
         let pool = Arc::downgrade(self);
         let watching = Arc::clone(&watcher);
-        let thread = std::thread::Builder::new().name(format!("hsmux-watch-{}", record.member));
-        match thread.spawn(move || watching.run(&pool)) {
-            Ok(_) => {
+        let name = format!("hsmux-watch-{}", record.member);
+        match clock::spawn(name, move || watching.run(&pool)) {
+            Ok(()) => {
                 watchers.insert(Arc::clone(&record.member), watcher);
             }
             Err(error) => {
@@ -147,13 +145,16 @@ impl MemberWatcher {
             missed.keys.extend(key);
         }
         drop(missed);
-        self.woken.notify_one();
+        self.missed.notify_one();
     }
 
     fn rest(&self, rest: Duration) {
-        let until = Instant::now() + rest;
+        let until = clock::now() + rest;
         let mut missed = self.missed.lock();
-        while !missed.now && !self.woken.wait_until(&mut missed, until) {}
+        let mut is_late = false;
+        while !missed.now && !is_late {
+            (missed, is_late) = self.missed.wait_until(missed, until);
+        }
     }
 }
 

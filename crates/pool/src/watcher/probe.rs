@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use hsmux_token::{Error, Kind, ObjectId, Result, Token};
 
+use crate::clock;
 use crate::core::Core;
 use crate::life::pin_refused;
 use crate::object_sync::Reading;
@@ -68,12 +69,12 @@ impl Probe {
                 rest: super::IDLE,
             };
         }
-        let begun = Instant::now();
+        let begun = clock::now();
         match self.try_look(core, serving) {
             Ok(changed) => {
                 self.failures = 0;
                 self.refused = None;
-                let rest = (begun.elapsed() * SHARE).clamp(REST.0, REST.1);
+                let rest = ((clock::now() - begun) * SHARE).clamp(REST.0, REST.1);
                 Looked { changed, rest }
             }
             Err(error) => {
@@ -110,7 +111,7 @@ impl Probe {
                 // A connection that has ended meanwhile reads everything when it returns.
                 let _ = core.learn(connection, reading, &seen);
             }
-            if Instant::now() < looking.fresh_at {
+            if clock::now() < looking.fresh_at {
                 return Ok(changed);
             }
         }
@@ -122,14 +123,14 @@ impl Probe {
     fn begin_anew(&mut self, core: &Arc<Core>, serving: &[Arc<SeatConnection>]) -> Result<()> {
         let first = &serving[0];
         let readings = readings(core, serving);
-        let begun = Instant::now();
+        let begun = clock::now();
         let token = first.record.seat.connector.connect_probe()?;
         if token.info().serial != first.info.serial {
             let message = "another token is in its place";
             return Err(Error::token(Kind::Environment, message));
         }
         let snapshot = token.objects()?;
-        let took = begun.elapsed();
+        let took = clock::now() - begun;
         let held: HashSet<_> = snapshot.objects.iter().map(|object| object.id).collect();
         let known = self.looking.as_ref().is_some_and(|l| l.held == held);
         for (connection, reading) in serving.iter().zip(readings) {
@@ -151,7 +152,7 @@ impl Probe {
         self.looking = Some(Looking {
             token,
             held,
-            fresh_at: Instant::now() + good_for,
+            fresh_at: clock::now() + good_for,
         });
         Ok(())
     }

@@ -3,12 +3,13 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hsmux_token::{Error, Kind, ObjectId, Result, Snapshot, TokenInfo};
 
 use super::baseline::Slow;
 use crate::catalogue::ReplicaState;
+use crate::clock;
 use crate::core::Core;
 use crate::object_sync::Reading;
 use crate::record::{Retry, SeatConnection};
@@ -143,7 +144,7 @@ impl Core {
             Arc::clone(fresh),
             self.capacity(fresh),
         );
-        let grants = scheduler.fill(Instant::now());
+        let grants = scheduler.fill(clock::now());
         drop(scheduler);
         drop(life);
         record
@@ -164,9 +165,9 @@ impl Core {
 
     /// Waits until nothing runs on a replaced connection. Its process ends with the last reference to it.
     fn wait_until_drained(&self, old: &SeatConnection) {
-        let until = Instant::now() + old.record.seat.timeout;
-        while self.scheduler.lock().is_leaving(old.generation) && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(1));
+        let until = clock::now() + old.record.seat.timeout;
+        while self.scheduler.lock().is_leaving(old.generation) && clock::now() < until {
+            clock::sleep(Duration::from_millis(1));
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::clock;
+
 /// The most replacements in a row.
 const IN_A_ROW: u32 = 20;
 
@@ -30,7 +32,7 @@ impl Default for ReplacementBudget {
     fn default() -> Self {
         Self {
             spent: 0,
-            since: Instant::now(),
+            since: clock::now(),
             in_vain: 0,
             not_before: None,
         }
@@ -40,7 +42,7 @@ impl Default for ReplacementBudget {
 impl ReplacementBudget {
     /// True if a worker may be replaced now.
     pub fn is_free(&mut self) -> bool {
-        self.is_free_at(Instant::now())
+        self.is_free_at(clock::now())
     }
 
     fn is_free_at(&mut self, now: Instant) -> bool {
@@ -59,13 +61,13 @@ impl ReplacementBudget {
 
     /// A fresh worker was no better, or did not start.
     pub fn replaced_in_vain(&mut self) {
-        self.in_vain_at(Instant::now());
+        self.in_vain_at(clock::now());
     }
 
     /// The keys have changed, so the next replacement may help.
     pub fn keys_have_changed(&mut self) {
         if self.in_vain <= OFTEN {
-            let soon = Instant::now() + SOON;
+            let soon = clock::now() + SOON;
             self.not_before = self.not_before.map(|at| at.min(soon));
         }
     }

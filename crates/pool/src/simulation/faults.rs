@@ -1,0 +1,115 @@
+//! Faults of tokens, by choice of the seed, and their end.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::keys;
+use super::token::Refusal;
+use super::world::World;
+
+impl World {
+    /// One fault, or the end of one.
+    pub fn fault(&self) {
+        let count = self.state().tokens.len() as u64;
+        let (token, what, key) = self.executor.random(|random| {
+            (
+                random.below(count) as usize,
+                random.below(18),
+                random.below(keys::SECRET as u64 + 1) as usize,
+            )
+        });
+        self.executor.tell(|| format!("fault {what} of {token}, key {key}"));
+        let alive = self.alive(token);
+        let one = match alive[..] {
+            [] => None,
+            _ => Some(self.executor.random(|random| *random.pick(&alive))),
+        };
+        match what {
+            0..3 => one.into_iter().for_each(|one| self.lose(one)),
+            3..5 => self.set_hung(one, true),
+            5 => self.set_hung(one, false),
+            6 => alive.into_iter().for_each(|one| self.lose(one)),
+            7 => {
+                self.state().tokens[token].refusal = Refusal::Failure;
+                one.into_iter().for_each(|one| self.lose(one));
+            }
+            8 => {
+                self.state().tokens[token].refusal = Refusal::Pin;
+                one.into_iter().for_each(|one| self.lose(one));
+            }
+            9..12 => {
+                let refusal = &mut self.state().tokens[token].refusal;
+                // A refused PIN is for the administrator.
+                if *refusal == Refusal::Failure {
+                    *refusal = Refusal::None;
+                }
+            }
+            12 | 13 => self.change_keys(token, key),
+            14 => {
+                // The secret key of the first member is the right one, by definition.
+                if key != keys::SECRET || token > 0 {
+                    let mut state = self.state();
+                    let false_keys = &mut state.tokens[token].false_keys;
+                    if !false_keys.remove(&key) {
+                        false_keys.insert(key);
+                    }
+                    drop(state);
+                    alive.into_iter().for_each(|one| self.lose(one));
+                }
+            }
+            15 => {
+                self.state().tokens[token].serial += 1;
+                alive.into_iter().for_each(|one| self.lose(one));
+            }
+            16 => self.state().tokens[token].slowness = Duration::from_secs(60),
+            _ => self.state().tokens[token].slowness = Duration::from_millis(1),
+        }
+    }
+
+    fn set_hung(&self, connection: Option<u64>, is_hung: bool) {
+        let mut state = self.state();
+        let model = connection.and_then(|number| state.connections.get_mut(&number));
+        if let Some(model) = model.filter(|model| model.ended.is_none()) {
+            model.is_hung = is_hung;
+        }
+    }
+
+    /// Somebody else adds a key to the token, or removes one.
+    fn change_keys(&self, token: usize, key: usize) {
+        if key == keys::SECRET && token == 0 {
+            return;
+        }
+        let mut state = self.state();
+        let model = &mut state.tokens[token];
+        if !model.keys.remove(&key) {
+            model.keys.insert(key);
+        }
+    }
+
+    /// No more faults. Everything has what it had at first; `all`: all connections are made anew.
+    pub fn heal(&self, all: bool) {
+        let mut lost = Vec::new();
+        for token in 0..self.plan.tokens.len() {
+            let alive = self.alive(token);
+            let mut state = self.state();
+            let at_first = self.plan.tokens[token].model();
+            let model = &mut state.tokens[token];
+            let is_changed = model.keys != at_first.keys
+                || !model.false_keys.is_empty()
+                || model.serial != at_first.serial;
+            let pin = (model.is_pin_held, std::mem::take(&mut model.refused));
+            *model = at_first;
+            (model.is_pin_held, model.refused) = pin;
+            lost.extend(alive.into_iter().filter(|number| {
+                let connection = &state.connections[number];
+                let is_false = connection.false_keys != BTreeSet::new();
+                all || is_changed || is_false || connection.serial != 0
+            }));
+        }
+        for connection in self.state().connections.values_mut() {
+            connection.is_hung = false;
+        }
+        self.state().is_healed = true;
+        lost.into_iter().for_each(|connection| self.lose(connection));
+    }
+}

@@ -1,0 +1,78 @@
+//! The whole core in a deterministic simulation: `docs/internals/simulation.md`.
+//!
+//! A seed decides what clients ask, which thread runs next, when time passes, and how tokens fail. A failure names the
+//! seed and the step, which repeat it.
+
+mod administrator;
+mod clients;
+mod executor;
+mod faults;
+mod invariants;
+mod keys;
+mod lock;
+mod panics;
+mod plan;
+mod random;
+mod requests;
+mod run;
+mod token;
+mod world;
+
+pub(crate) use executor::{is_here, let_others_run, notify, now, random, spawn, wait, wall};
+pub(crate) use lock::Mutex;
+
+use run::Run;
+
+/// Steps of one seed, before everything heals.
+const STEPS: u64 = 20_000;
+
+/// Runs these seeds. Answers the steps, and the trace of the last one.
+fn simulate(seeds: impl Iterator<Item = u64>, steps: u64) -> (u64, u64) {
+    let mut all = 0;
+    let mut trace = 0;
+    for seed in seeds {
+        let run = Run::new(seed);
+        let (taken, hash) = run.go(steps);
+        all += taken;
+        trace = hash;
+    }
+    (all, trace)
+}
+
+#[test]
+fn the_invariants_hold_while_tokens_fail() {
+    simulate(0..10, STEPS);
+}
+
+#[test]
+fn a_seed_repeats_a_run() {
+    let trace = |seed| simulate(seed..seed + 1, 5_000);
+    assert_eq!(trace(7), trace(7));
+    assert_ne!(trace(7), trace(8));
+}
+
+/// `make simulate STEPS=100000000 SEED=1`
+#[test]
+#[ignore = "it takes as long as it is told to"]
+fn many_steps() {
+    let number = |name: &str, usual| {
+        let value = std::env::var(name).ok();
+        value.and_then(|value| value.parse().ok()).unwrap_or(usual)
+    };
+    let (steps, first) = (number("STEPS", 1_000_000_u64), number("SEED", 1_u64));
+    let begun = std::time::Instant::now();
+    let mut taken = 0;
+    let mut told = 0;
+    for seed in first.. {
+        if taken >= steps {
+            break;
+        }
+        taken += simulate(seed..seed + 1, STEPS).0;
+        if taken / 5_000_000 > told || taken >= steps {
+            told = taken / 5_000_000;
+            let minutes = begun.elapsed().as_secs_f64() / 60.0;
+            let rate = taken as f64 / minutes / 1e6;
+            println!("{taken} steps, seeds {first} to {seed}: {rate:.2} million a minute");
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! What surrounds the pool: tokens with their connections, and the requests of clients.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use hsmux_token::{Done, Error, Kind, ObjectRef, Operation, Outcome, Request, Result, ck};
+
+use super::executor::Executor;
+use super::keys;
+use super::plan::Plan;
+use super::requests::Requests;
+use super::token::{ConnectionModel, Connections, Refusal, RunningOperation, SimulatedToken, TokenModel};
+
+pub(super) struct World {
+    pub executor: Arc<Executor>,
+    pub plan: Plan,
+    state: Mutex<WorldState>,
+}
+
+#[derive(Default)]
+pub(super) struct WorldState {
+    pub tokens: Vec<TokenModel>,
+    pub connections: Connections,
+    pub running: Vec<RunningOperation>,
+    /// Connections whose end was not yet told.
+    pub losses: Vec<u64>,
+    pub requests: Requests,
+    /// No more faults.
+    pub is_healed: bool,
+    numbers: u64,
+}
+
+impl World {
+    pub fn new(executor: Arc<Executor>, plan: Plan) -> Arc<Self> {
+        let tokens = plan.tokens.iter().map(|token| token.model()).collect();
+        Arc::new(Self {
+            executor,
+            plan,
+            state: Mutex::new(WorldState {
+                tokens,
+                ..WorldState::default()
+            }),
+        })
+    }
+
+    /// Not to be held while the pool is called.
+    pub fn state(&self) -> MutexGuard<'_, WorldState> {
+        self.state.lock().expect("nothing panics with it")
+    }
+
+    pub fn now(&self) -> Instant {
+        self.executor.now()
+    }
+
+    /// A seat is about to connect. Invariant 5.
+    pub fn attempt(&self, token: usize, seat: &str) {
+        if self.state().tokens[token].refused.contains(seat) {
+            let why = format!("invariant 5: {seat} is tried again, and its PIN was refused");
+            self.executor.fail(why);
+        }
+    }
+
+    /// A login.
+    pub fn connect(self: &Arc<Self>, token: usize, seat: &str) -> Result<SimulatedToken> {
+        // Another attempt may have begun before this one's answer.
+        let is_alone = self.executor.count(Some(&format!("hsmux-{seat}"))) < 2;
+        let number = self.number();
+        let mut state = self.state();
+        let model = &mut state.tokens[token];
+        match model.refusal {
+            _ if model.is_pin_held => {
+                if is_alone {
+                    model.refused.insert(seat.into());
+                }
+                return Err(Error::token(Kind::PinHeld, "the breaker holds the PIN"));
+            }
+            Refusal::Pin => {
+                model.is_pin_held = true;
+                if is_alone {
+                    model.refused.insert(seat.into());
+                }
+                return Err(Error::vendor("C_Login", ck::CKR_PIN_INCORRECT));
+            }
+            Refusal::Failure => {
+                return Err(Error::vendor("C_OpenSession", ck::CKR_TOKEN_NOT_PRESENT));
+            }
+            Refusal::None => {}
+        }
+        let info = model.info();
+        let connection = ConnectionModel {
+            token,
+            seat: seat.into(),
+            serial: model.serial,
+            lanes: model.lanes,
+            false_keys: model.false_keys.clone(),
+            proved: BTreeSet::new(),
+            is_hung: false,
+            ended: None,
+            is_closed: false,
+            lost: None,
+            session_objects: BTreeSet::new(),
+        };
+        self.executor.tell(|| format!("{seat} connects: {number}"));
+        state.connections.insert(number, connection);
+        Ok(SimulatedToken {
+            world: Arc::clone(self),
+            connection: number,
+            info,
+        })
+    }
+
+    /// A number that was not used yet.
+    pub fn number(&self) -> u64 {
+        let mut state = self.state();
+        state.numbers += 1;
+        state.numbers
+    }
+
+    /// A token is given an operation.
+    pub fn begin(&self, connection: u64, request: Request) -> Result<(), (Done, Error)> {
+        let mut state = self.state();
+        let WorldState {
+            tokens,
+            connections,
+            running,
+            requests,
+            ..
+        } = &mut *state;
+        let model = &connections[&connection];
+        if let Some(error) = &model.ended {
+            return Err((request.done, error.clone()));
+        }
+        let number = request.behalf.map_or(0, |behalf| behalf.request);
+        let at_work = running.iter().filter(|run| run.connection == connection);
+        if at_work.count() >= model.lanes as usize {
+            self.executor
+                .fail(format!("{} is given more than its lanes", model.seat));
+        }
+        if number > 0 {
+            let now = self.executor.now();
+            requests.begins(number, &model.seat, connection, now, &self.executor);
+            self.check_objects(&tokens[model.token], model, connection, &request.operation);
+        }
+        self.executor.tell(|| {
+            format!("{connection} is given {number} {:?}", request.operation.objects().next())
+        });
+        running.push(RunningOperation {
+            connection,
+            request: number,
+            operation: request.operation,
+            done: request.done,
+        });
+        Ok(())
+    }
+
+    /// Invariant 1: a key serves where it has answered a challenge. Session objects serve where they are.
+    fn check_objects(
+        &self,
+        token: &TokenModel,
+        model: &ConnectionModel,
+        connection: u64,
+        operation: &Operation,
+    ) {
+        for object in operation.objects() {
+            let why = match object {
+                ObjectRef::Token(id) => {
+                    let number = keys::number(id).unwrap_or(usize::MAX);
+                    let by_another = token.serial == model.serial && token.proved.contains(&number);
+                    if model.proved.contains(&number) || by_another || number == keys::SECRET {
+                        continue;
+                    }
+                    format!(
+                        "invariant 1: key {number} serves on connection {connection} of {} without a proof",
+                        model.seat
+                    )
+                }
+                ObjectRef::Session(object) => {
+                    if object.owner == 0 && model.session_objects.contains(&object.handle) {
+                        continue;
+                    }
+                    format!("{} is given a session object of another connection", model.seat)
+                }
+            };
+            self.executor.fail(why);
+        }
+    }
+
+    /// One of the operations that run is answered: as by a token that works or, `with_faults`, in another way.
+    /// The pool is told by what is returned.
+    pub fn answer_one(&self, with_faults: bool) -> Option<Box<dyn FnOnce() + Send>> {
+        let fresh = self.number();
+        let mut state = self.state();
+        let WorldState {
+            tokens,
+            connections,
+            running,
+            requests,
+            ..
+        } = &mut *state;
+        let answers = |run: &RunningOperation| !connections[&run.connection].is_hung;
+        let able: Vec<_> = (0..running.len()).filter(|at| answers(&running[*at])).collect();
+        if able.is_empty() {
+            return None;
+        }
+        let (at, fault) = self.executor.random(|random| {
+            let at = *random.pick(&able);
+            let is_wrong = with_faults && random.one_in(self.plan.failures);
+            (at, is_wrong.then(|| random.next()))
+        });
+        let run = running.swap_remove(at);
+        self.executor.trace(run.connection << 32 | run.request);
+        let model = connections.get_mut(&run.connection)?;
+        let token = &mut tokens[model.token];
+        let call = run.operation.call();
+        let result = if let Some(error) = &model.ended {
+            Err(error.clone())
+        } else if let Some(fault) = fault {
+            // A proof would take the last one for an answer.
+            let codes = &CODES[..CODES.len() - usize::from(run.request == 0)];
+            Err(Error::vendor(call, codes[(fault % codes.len() as u64) as usize]))
+        } else {
+            let answer = model.answer(&token.keys, &run.operation, fresh);
+            if token.serial == model.serial {
+                token.proved.extend(&model.proved);
+            }
+            answer.ok_or_else(|| Error::request(Kind::UnknownObject, format!("{call}: no such object")))
+        };
+        self.executor
+            .tell(|| format!("{} answers {}: {result:?}", run.connection, run.request));
+        let began = !matches!(&result, Err(error) if error.kind() == Kind::UnknownObject);
+        if !began {
+            requests.did_not_begin(run.request);
+        }
+        Some(Box::new(move || run.done.complete(result)))
+    }
+
+    /// A connection ends. Its operations are answered later.
+    pub fn end(&self, connection: u64, error: Error) {
+        let mut state = self.state();
+        let Some(model) = state.connections.get_mut(&connection) else {
+            return;
+        };
+        if model.ended.is_some() {
+            return;
+        }
+        self.executor.tell(|| format!("{connection} ends: {error}"));
+        model.ended = Some(error);
+        model.is_hung = false;
+    }
+
+    /// The pool has ended a connection, or knows that it has ended.
+    pub fn close(&self, connection: u64) {
+        let mut state = self.state();
+        let WorldState {
+            tokens, connections, ..
+        } = &mut *state;
+        let Some(model) = connections.get_mut(&connection) else {
+            return;
+        };
+        self.executor.tell(|| format!("closed: {connection}"));
+        model.is_closed = true;
+        let token = model.token;
+        let mut others = connections.values();
+        if others.all(|other| other.token != token || other.is_closed) {
+            tokens[token].proved.clear();
+        }
+    }
+
+    /// The same by itself: the pool is told later.
+    pub fn lose(&self, connection: u64) {
+        self.end(connection, Error::lost("the connection has ended"));
+        self.state().losses.push(connection);
+    }
+
+    /// Tells the pool of the end of a connection.
+    pub fn tell_loss(&self) -> Option<Box<dyn FnOnce() + Send>> {
+        let mut state = self.state();
+        let count = state.losses.len() as u64;
+        if count == 0 {
+            return None;
+        }
+        let at = self.executor.random(|random| random.below(count)) as usize;
+        let connection = state.losses.swap_remove(at);
+        let model = state.connections.get_mut(&connection)?;
+        let error = model.ended.clone()?;
+        let lost = model.lost.take()?;
+        drop(state);
+        self.close(connection);
+        Some(Box::new(move || lost(error)))
+    }
+
+    /// The pool no longer refers to a connection.
+    pub fn forget(&self, connection: u64) {
+        self.end(connection, Error::lost("the connection was closed"));
+        self.close(connection);
+        let mut state = self.state();
+        let (over, running): (Vec<_>, Vec<_>) = std::mem::take(&mut state.running)
+            .into_iter()
+            .partition(|run| run.connection == connection);
+        state.running = running;
+        state.connections.remove(&connection);
+        drop(state);
+        for run in over {
+            run.done.complete(Err(Error::lost("the connection was closed")));
+        }
+    }
+
+    /// An answer of the pool. Invariant 2, and whether the answer is right.
+    pub fn answered(&self, request: u64, result: &Result<Outcome>) {
+        let now = self.now();
+        let mut state = self.state();
+        let claim = state
+            .requests
+            .answered(request, result, now, &self.executor);
+        drop(state);
+        // It takes locks of the pool.
+        drop(claim);
+    }
+
+    /// Alive connections of a token.
+    pub fn alive(&self, token: usize) -> Vec<u64> {
+        let state = self.state();
+        let of_token = state.connections.iter().filter(|(_, model)| model.token == token && model.ended.is_none());
+        of_token.map(|(number, _)| *number).collect()
+    }
+}
+
+/// What a token says that fails.
+const CODES: [u64; 7] = [
+    ck::CKR_FUNCTION_FAILED,
+    ck::CKR_GENERAL_ERROR,
+    ck::CKR_DEVICE_MEMORY,
+    ck::CKR_DEVICE_ERROR,
+    ck::CKR_DEVICE_REMOVED,
+    ck::CKR_SESSION_HANDLE_INVALID,
+    ck::CKR_DATA_LEN_RANGE,
+];
+
+/// Behind a deadline, an answer may come so much later: the keeper has to be woken.
+pub(super) const TOLERANCE: Duration = Duration::from_millis(2);
