@@ -106,7 +106,8 @@ pub(crate) fn sleep(time: Duration) {
 pub(crate) fn give_way() {
     #[cfg(test)]
     if simulation::is_here() {
-        return simulation::let_others_run();
+        simulation::give_way();
+        return;
     }
     std::thread::yield_now();
 }

@@ -241,3 +241,27 @@ proptest! {
         prop_assert_eq!([left(0) + begun[0], left(2) + begun[1]], [share, share]);
     }
 }
+
+#[test]
+fn a_short_request_has_the_lane_that_a_long_one_of_its_owner_leaves() {
+    let now = Instant::now();
+    let mut machine: Scheduler<u64, usize> = Scheduler::new(Policy::LeastLoaded, 10);
+    machine.open(0, 1, 0, Capacity::lanes(2, 0));
+    let seat = SeatSet::of(0);
+    let term = |user, bytes| Term {
+        deadline: now + Duration::from_secs(60),
+        patience: 1,
+        cost: Cost {
+            owner: Owner::User(user),
+            bytes,
+        },
+    };
+    let of_other = machine.start(&seat, now, term(2, 1), None).unwrap();
+    machine.start(&seat, now, term(1, 1), None).unwrap();
+    machine.enqueue(seat, term(1, GREATEST), GREATEST);
+    machine.enqueue(seat, term(1, 1), 1);
+    machine.finish(of_other.run_id, now, RunOutcome::Served);
+    let next = machine.next(0, now).map(|(_, request)| request);
+    assert_eq!(next, Some(1), "it does not wait behind the long one");
+    assert!(machine.next(0, now).is_none());
+}

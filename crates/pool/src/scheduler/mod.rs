@@ -35,7 +35,7 @@ use hsmux_token::Error;
 pub use load::DEEPEST;
 use load::SeatLoad;
 pub(crate) use load::{Capacity, RunOutcome};
-use queue::Queue;
+use queue::{Queue, QueueLine};
 pub(crate) use queue::Ticket;
 pub use spread::Spread;
 
@@ -286,21 +286,20 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         let quick_alone = self
             .load(seat)
             .is_some_and(SeatLoad::keeps_last_lane_from_new_keys);
-        let (at, cost) = self
-            .queue
-            .first(seat, |_, is_slow| !(is_slow && quick_alone))?;
+        let may_run = |line: &QueueLine<W>| !(line.is_slow && quick_alone);
+        let (mut at, cost) = self.queue.first(seat, may_run)?;
         if cost.is_long() && self.is_mixed(cost.owner, now) {
+            if !free {
+                return None;
+            }
             let keeps = || {
                 self.load(seat)
                     .is_some_and(|load| load.keeps_last_lane(cost.owner))
             };
-            let is_alone = || {
-                self.queue
-                    .first(seat, |owner, _| owner != cost.owner)
-                    .is_none()
-            };
-            if !free || is_alone() && keeps() {
-                return None;
+            let of_another = |line: &QueueLine<W>| line.owner != cost.owner;
+            if self.queue.first(seat, of_another).is_none() && keeps() {
+                let is_short = |line: &QueueLine<W>| may_run(line) && !line.is_long;
+                (at, _) = self.queue.first(seat, is_short)?;
             }
         }
         let waiting = self.queue.pop(at)?;

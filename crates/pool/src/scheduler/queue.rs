@@ -1,4 +1,5 @@
-//! Waiting requests, in one line for each owner and each distinct set of seats that can serve them.
+//! Waiting requests, in one line for each owner, each kind of work and each distinct set of seats that
+//! can serve them.
 //!
 //! A free seat looks at the head of each line that it can serve. There are few owners and few distinct sets, because
 //! keys share their replicas. There may be many requests.
@@ -35,11 +36,13 @@ pub(super) struct Queue<W> {
     within: FairShares<Owner>,
 }
 
-struct QueueLine<W> {
-    owner: Owner,
+pub(super) struct QueueLine<W> {
+    pub owner: Owner,
     able: SeatSet,
     /// New keys, see [`Term::is_slow`].
-    is_slow: bool,
+    pub is_slow: bool,
+    /// See [`Cost::is_long`]. Shorter requests do not wait behind one that is left waiting.
+    pub is_long: bool,
     /// By growing sequence number.
     waiting: VecDeque<QueueEntry<W>>,
 }
@@ -103,11 +106,15 @@ impl<W> Queue<W> {
         )
     }
 
-    /// The next request for this seat, among lines for which `of` holds (owner, slow). The group that has had the least
-    /// comes first, then the owner that has had the least, then the oldest request. Answers its line and cost.
-    pub fn first(&self, seat: usize, of: impl Fn(Owner, bool) -> bool) -> Option<(usize, Cost)> {
+    /// The next request for this seat, among lines for which `of` holds. The group that has had the least comes first,
+    /// then the owner that has had the least, then the oldest request. Answers its line and cost.
+    pub fn first(
+        &self,
+        seat: usize,
+        of: impl Fn(&QueueLine<W>) -> bool,
+    ) -> Option<(usize, Cost)> {
         let heads = self.lines.iter().enumerate().filter_map(|(at, line)| {
-            let fits = line.able.contains(seat) && of(line.owner, line.is_slow);
+            let fits = line.able.contains(seat) && of(line);
             let head = fits.then(|| line.waiting.front())??;
             let group = self.shares.had(line.owner.group());
             Some((group, self.within.ahead(line.owner), head.sequence, at))
@@ -234,9 +241,11 @@ impl<W> Queue<W> {
     fn put(&mut self, able: SeatSet, waiting: QueueEntry<W>) -> Ticket {
         let ticket = waiting.ticket();
         self.due.insert(ticket, able);
-        let (owner, is_slow) = (waiting.term.cost.owner, waiting.term.is_slow());
+        let (cost, is_slow) = (waiting.term.cost, waiting.term.is_slow());
+        let (owner, is_long) = (cost.owner, cost.is_long());
         let its = |line: &&mut QueueLine<W>| {
-            line.owner == owner && line.able == able && line.is_slow == is_slow
+            let kind = (line.owner, line.able, line.is_slow, line.is_long);
+            kind == (owner, able, is_slow, is_long)
         };
         match self.lines.iter_mut().find(its) {
             Some(line) => line.waiting.push_back(waiting),
@@ -244,6 +253,7 @@ impl<W> Queue<W> {
                 owner,
                 able,
                 is_slow,
+                is_long,
                 waiting: VecDeque::from([waiting]),
             }),
         }

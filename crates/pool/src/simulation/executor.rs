@@ -414,18 +414,21 @@ pub(super) fn before_lock() {
 }
 
 /// A lock is taken: those run that hold it.
-pub(crate) fn let_others_run() {
-    let here = here(Here::clone).expect("a lock of a simulation is taken by another thread");
+pub(super) fn let_others_run() {
+    assert!(give_way(), "a lock is held by a task that waits");
+}
+
+/// Others run first that are preempted. `false` if there are none.
+pub(crate) fn give_way() -> bool {
+    let here = here(Here::clone).expect("asked for before");
     match here.task {
         Some((number, worker)) => {
             here.executor
                 .give_way(number, &worker, TaskState::Preempted);
+            true
         }
-        None => {
-            let runs = here
-                .executor
-                .run_one_of(|task| task.state == TaskState::Preempted);
-            assert!(runs, "a lock is held by a task that waits");
-        }
+        None => here
+            .executor
+            .run_one_of(|task| task.state == TaskState::Preempted),
     }
 }

@@ -4,7 +4,6 @@ use hsmux_token::ObjectRef;
 
 use super::world::World;
 use crate::core::Core;
-use crate::seatset::SeatSet;
 
 impl World {
     /// Invariant 2: no request is left behind its deadline.
@@ -30,13 +29,9 @@ impl World {
         if free.is_empty() || scheduler.waiting() == 0 {
             return;
         }
-        // New keys and long operations are left waiting by two exceptions, and others behind them.
-        let is_special = |term: &crate::scheduler::Term| term.is_slow() || term.cost.is_long();
-        let special = scheduler.queued().filter(|(_, term, _)| is_special(term));
-        let special = special.fold(SeatSet::EMPTY, |all, (able, ..)| all.or(&able));
-        let free = free.minus(&special);
         for (able, term, work) in scheduler.queued() {
-            if is_special(&term) {
+            // They may have to leave the last lane of a seat to others.
+            if term.is_slow() || term.cost.is_long() {
                 continue;
             }
             let by_now = work.with(|need, attempt, _| {

@@ -18,7 +18,7 @@ mod run;
 mod token;
 mod world;
 
-pub(crate) use executor::{is_here, let_others_run, notify, now, random, spawn, wait, wall};
+pub(crate) use executor::{give_way, is_here, notify, now, random, spawn, wait, wall};
 pub(crate) use lock::Mutex;
 
 use run::Run;

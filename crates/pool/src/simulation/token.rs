@@ -67,6 +67,7 @@ pub(super) struct RunningOperation {
     /// The client's request; 0 for the pool's own.
     pub request: u64,
     pub operation: Operation,
+    pub deadline: Instant,
     pub done: Done,
 }
 

@@ -132,13 +132,16 @@ impl World {
             return Err((request.done, error.clone()));
         }
         let number = request.behalf.map_or(0, |behalf| behalf.request);
-        let at_work = running.iter().filter(|run| run.connection == connection);
+        // The pool gives up a proof at its deadline, and the lane with it.
+        let now = self.executor.now();
+        let at_work = running
+            .iter()
+            .filter(|run| run.connection == connection && run.deadline > now);
         if at_work.count() >= model.lanes as usize {
             self.executor
                 .fail(format!("{} is given more than its lanes", model.seat));
         }
         if number > 0 {
-            let now = self.executor.now();
             requests.begins(number, &model.seat, connection, now, &self.executor);
             self.check_objects(&tokens[model.token], model, connection, &request.operation);
         }
@@ -149,6 +152,7 @@ impl World {
             connection,
             request: number,
             operation: request.operation,
+            deadline: request.deadline,
             done: request.done,
         });
         Ok(())
