@@ -185,9 +185,8 @@ fn right(id: &ObjectId, verb: Verb, data: &[u8]) -> Vec<u8> {
 
 /// Why an error is not one for a client.
 fn unfit(error: &Error) -> Option<&'static str> {
-    if error.scope() == Scope::Token {
-        return Some("an error of a token reaches a client");
+    if error.kind() == Kind::Lost && error.to_string().contains("on its way") {
+        return Some("invariant 2: the request was dropped");
     }
-    let is_dropped = error.kind() == Kind::Lost && error.to_string().contains("on its way");
-    is_dropped.then_some("invariant 2: the request was dropped")
+    (error.scope() == Scope::Token).then_some("an error of a token reaches a client")
 }

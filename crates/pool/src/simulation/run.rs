@@ -40,6 +40,7 @@ impl Run {
                 let all = 0..of_pool.plan.tokens.len();
                 let seats = all.flat_map(|token| seats(&of_pool, token)).collect();
                 let pool = Pool::start(of_pool.plan.options(), seats).expect("a thread");
+                let _ = of_pool.pool.set(Arc::downgrade(&pool));
                 let _ = started.set(pool);
             }),
         );

@@ -58,7 +58,8 @@ pub(super) struct ConnectionModel {
     /// The pool no longer serves by it.
     pub is_closed: bool,
     pub lost: Option<Box<dyn FnOnce(Error) + Send>>,
-    pub session_objects: BTreeSet<u64>,
+    /// Session objects that were made here. Those that are left are true.
+    pub session_objects: BTreeMap<u64, bool>,
 }
 
 /// An operation that a token was given.
@@ -143,10 +144,10 @@ pub(super) fn seats(world: &Arc<World>, token: usize) -> Vec<Seat> {
 
 impl Connector for SimulatedConnector {
     fn connect(&self) -> Result<Arc<dyn Token>> {
-        self.world.attempt(self.token, &self.seat);
+        let turn = self.world.attempt(self.token, &self.seat);
         let slowness = self.world.state().tokens[self.token].slowness;
         self.world.pause(slowness);
-        let token = self.world.connect(self.token, &self.seat)?;
+        let token = self.world.connect(self.token, &self.seat, turn)?;
         Ok(Arc::new(token))
     }
 }
@@ -262,12 +263,12 @@ impl ConnectionModel {
                     bytes(answer)
                 }
                 ObjectRef::Session(object) => {
-                    let has = self.session_objects.contains(&object.handle);
+                    let has = self.session_objects.get(&object.handle) == Some(&true);
                     return has.then(|| bytes(data.to_vec()));
                 }
             },
             Operation::Generate { .. } => {
-                self.session_objects.insert(fresh);
+                self.session_objects.insert(fresh, true);
                 let session = SessionObject {
                     owner: 0,
                     handle: fresh,
@@ -280,8 +281,8 @@ impl ConnectionModel {
             Operation::Destroy {
                 object: ObjectRef::Session(object),
             } => {
-                let had = self.session_objects.remove(&object.handle);
-                return had.then_some(Outcome::Done);
+                let had = self.session_objects.insert(object.handle, false);
+                return (had == Some(true)).then_some(Outcome::Done);
             }
             _ => bytes(vec![1; 8]),
         })

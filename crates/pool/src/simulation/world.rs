@@ -1,7 +1,7 @@
 //! What surrounds the pool: tokens with their connections, and the requests of clients.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use hsmux_token::{Done, Error, Kind, ObjectRef, Operation, Outcome, Request, Result, ck};
@@ -11,10 +11,13 @@ use super::keys;
 use super::plan::Plan;
 use super::requests::Requests;
 use super::token::{ConnectionModel, Connections, Refusal, RunningOperation, SimulatedToken, TokenModel};
+use crate::Pool;
+use crate::record::LifeState;
 
 pub(super) struct World {
     pub executor: Arc<Executor>,
     pub plan: Plan,
+    pub pool: OnceLock<Weak<Pool>>,
     state: Mutex<WorldState>,
 }
 
@@ -37,6 +40,7 @@ impl World {
         Arc::new(Self {
             executor,
             plan,
+            pool: OnceLock::new(),
             state: Mutex::new(WorldState {
                 tokens,
                 ..WorldState::default()
@@ -53,31 +57,49 @@ impl World {
         self.executor.now()
     }
 
-    /// A seat is about to connect. Invariant 5.
-    pub fn attempt(&self, token: usize, seat: &str) {
+    /// A seat is about to connect. Invariant 5. Answers by what the attempt is known to the pool.
+    pub fn attempt(&self, token: usize, seat: &str) -> Option<u64> {
+        let turn = self.turn(seat);
         if self.state().tokens[token].refused.contains(seat) {
             let why = format!("invariant 5: {seat} is tried again, and its PIN was refused");
             self.executor.fail(why);
         }
+        turn
+    }
+
+    /// The turn of a seat that connects.
+    fn turn(&self, seat: &str) -> Option<u64> {
+        let pool = self.pool.get()?.upgrade()?;
+        let records = pool.core.records();
+        let record = records.iter().find(|record| *record.name == *seat)?;
+        let life = record.life.lock();
+        matches!(life.state, LifeState::Connecting).then_some(life.turn)
     }
 
     /// A login.
-    pub fn connect(self: &Arc<Self>, token: usize, seat: &str) -> Result<SimulatedToken> {
-        // Another attempt may have begun before this one's answer.
-        let is_alone = self.executor.count(Some(&format!("hsmux-{seat}"))) < 2;
+    pub fn connect(
+        self: &Arc<Self>,
+        token: usize,
+        seat: &str,
+        turn: Option<u64>,
+    ) -> Result<SimulatedToken> {
+        // The pool does not hear of the outcome if another attempt has begun, or is about to.
+        let is_heard = self.executor.count(Some(&format!("hsmux-{seat}"))) < 2
+            && turn.is_some()
+            && self.turn(seat) == turn;
         let number = self.number();
         let mut state = self.state();
         let model = &mut state.tokens[token];
         match model.refusal {
             _ if model.is_pin_held => {
-                if is_alone {
+                if is_heard {
                     model.refused.insert(seat.into());
                 }
                 return Err(Error::token(Kind::PinHeld, "the breaker holds the PIN"));
             }
             Refusal::Pin => {
                 model.is_pin_held = true;
-                if is_alone {
+                if is_heard {
                     model.refused.insert(seat.into());
                 }
                 return Err(Error::vendor("C_Login", ck::CKR_PIN_INCORRECT));
@@ -99,7 +121,7 @@ impl World {
             ended: None,
             is_closed: false,
             lost: None,
-            session_objects: BTreeSet::new(),
+            session_objects: BTreeMap::new(),
         };
         self.executor.tell(|| format!("{seat} connects: {number}"));
         state.connections.insert(number, connection);
@@ -180,7 +202,7 @@ impl World {
                     )
                 }
                 ObjectRef::Session(object) => {
-                    if object.owner == 0 && model.session_objects.contains(&object.handle) {
+                    if object.owner == 0 && model.session_objects.contains_key(&object.handle) {
                         continue;
                     }
                     format!("{} is given a session object of another connection", model.seat)
