@@ -88,6 +88,7 @@ impl TokenPlan {
             serial: 0,
             keys: self.keys.clone(),
             false_keys: BTreeSet::new(),
+            false_now: BTreeSet::new(),
             refusal: Refusal::None,
             slowness: Duration::from_millis(1),
             is_pin_held: false,

@@ -23,8 +23,11 @@ pub(super) struct TokenModel {
     pub serial: u64,
     /// The keys that it holds.
     pub keys: BTreeSet<usize>,
-    /// Those of them that are other keys than they seem. Connections see it from their beginning on.
+    /// Those of them that are other keys than they seem. Workers of one token hold the same keys, so a connection sees
+    /// it if the pool has no other one.
     pub false_keys: BTreeSet<usize>,
+    /// Those of the connections that are there.
+    pub false_now: BTreeSet<usize>,
     pub refusal: Refusal,
     /// How long it takes to connect at most.
     pub slowness: Duration,

@@ -89,7 +89,12 @@ impl World {
             && self.turn(seat) == turn;
         let number = self.number();
         let mut state = self.state();
+        let mut others = state.connections.values();
+        let is_first = others.all(|other| other.token != token || other.is_closed);
         let model = &mut state.tokens[token];
+        if is_first {
+            model.false_now = model.false_keys.clone();
+        }
         match model.refusal {
             _ if model.is_pin_held => {
                 if is_heard {
@@ -115,7 +120,7 @@ impl World {
             seat: seat.into(),
             serial: model.serial,
             lanes: model.lanes,
-            false_keys: model.false_keys.clone(),
+            false_keys: model.false_now.clone(),
             proved: BTreeSet::new(),
             is_hung: false,
             ended: None,
