@@ -10,7 +10,7 @@ LAB     ?= yes
 production = -p hsmux-cli -p hsmux-pkcs11
 programs = $(production) -p hsmux-lab
 
-.PHONY: help build test demo bench attacks cluster fuzz judges tsan docs advisories sbom reproduce install uninstall clean lint
+.PHONY: help build test demo bench attacks cluster fuzz simulate judges tsan docs advisories sbom reproduce install uninstall clean lint
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -49,6 +49,10 @@ cluster: ## A web cluster of three hosts on this machine, and a table of measure
 	scripts/deps.sh $(if $(WORDPRESS),wordpress,cluster)
 	cargo build --release --locked $(programs)
 	$(as_root) env $(foreach choice,$(choices),$(choice)='$($(choice))') scripts/cluster.sh $(if $(FAULTS),faults)
+
+simulate: ## The pool in a simulation, from a seed (STEPS=100000000 SEED=1; TRACE=1 tells every event)
+	STEPS=$(or $(STEPS),10000000) SEED=$(or $(SEED),1) cargo test --release --locked -p hsmux-pool --lib -- \
+		--ignored --nocapture simulation::many_steps
 
 fuzz: ## Fuzz targets with the address sanitizer, by a nightly toolchain (TIME=seconds or RUNS=n for each, TARGET=name)
 	scripts/deps.sh fuzz

@@ -58,7 +58,9 @@ impl World {
                 }
             }
             15 => {
-                self.state().tokens[token].serial += 1;
+                let model = &mut self.state().tokens[token];
+                model.serial += 1;
+                model.proved.clear();
                 alive.into_iter().for_each(|one| self.lose(one));
             }
             16 => self.state().tokens[token].slowness = Duration::from_secs(60),
@@ -98,8 +100,13 @@ impl World {
                 || !model.false_keys.is_empty()
                 || model.serial != at_first.serial;
             let pin = (model.is_pin_held, std::mem::take(&mut model.refused));
+            let mut proved = std::mem::take(&mut model.proved);
+            if model.serial != at_first.serial {
+                proved.clear();
+            }
             *model = at_first;
             (model.is_pin_held, model.refused) = pin;
+            model.proved = proved;
             lost.extend(alive.into_iter().filter(|number| {
                 let connection = &state.connections[number];
                 let is_false = connection.false_keys != BTreeSet::new();
