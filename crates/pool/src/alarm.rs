@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use crate::clock::{self, Monitor};
 
-
 /// Wakes one sleeper at the earliest of many moments, some of which never come to pass: the
 /// sleeper then looks once in vain.
 pub(crate) struct Alarm {

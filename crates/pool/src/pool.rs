@@ -303,8 +303,7 @@ impl Pool {
             let activity = self.core.scheduler.lock().activity(record.index);
             !removed && activity.is_some_and(|activity| activity.running > 0)
         };
-        while records.iter().any(running)
-            && (self.core.options.threads || clock::now() < deadline)
+        while records.iter().any(running) && (self.core.options.threads || clock::now() < deadline)
         {
             clock::sleep(Duration::from_millis(2));
         }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-
 use crate::clock::{self, Mutex};
 use crate::record::Record;
 

@@ -283,9 +283,7 @@ impl Core {
         let need = Need::pinned(operation, connection.generation);
         let timeout = connection.record.seat.timeout;
         if connection.comes_after_the_current() {
-            return connection
-                .token
-                .execute(operation, clock::now() + timeout);
+            return connection.token.execute(operation, clock::now() + timeout);
         }
         let term = || Term {
             deadline: clock::now() + timeout + self.options.deadline,

@@ -35,8 +35,8 @@ use hsmux_token::Error;
 pub use load::DEEPEST;
 use load::SeatLoad;
 pub(crate) use load::{Capacity, RunOutcome};
-use queue::{Queue, QueueLine};
 pub(crate) use queue::Ticket;
+use queue::{Queue, QueueLine};
 pub use spread::Spread;
 
 use crate::Policy;

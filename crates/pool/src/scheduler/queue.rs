@@ -108,11 +108,7 @@ impl<W> Queue<W> {
 
     /// The next request for this seat, among lines for which `of` holds. The group that has had the least comes first,
     /// then the owner that has had the least, then the oldest request. Answers its line and cost.
-    pub fn first(
-        &self,
-        seat: usize,
-        of: impl Fn(&QueueLine<W>) -> bool,
-    ) -> Option<(usize, Cost)> {
+    pub fn first(&self, seat: usize, of: impl Fn(&QueueLine<W>) -> bool) -> Option<(usize, Cost)> {
         let heads = self.lines.iter().enumerate().filter_map(|(at, line)| {
             let fits = line.able.contains(seat) && of(line);
             let head = fits.then(|| line.waiting.front())??;

@@ -14,7 +14,9 @@ pub(super) fn command(world: &Arc<World>, pool: &Arc<Pool>) {
         .random(|random| (random.below(count) as usize, random.below(10)));
     let (world_of_task, pool) = (Arc::clone(world), Arc::clone(pool));
     let member = world.plan.tokens[number].member.clone();
-    world.executor.tell(|| format!("command {what} for {member}"));
+    world
+        .executor
+        .tell(|| format!("command {what} for {member}"));
     let work = move || match what {
         0 => drop(pool.park(&member, "for the simulation")),
         1..4 => resume(&world_of_task, &pool, number),

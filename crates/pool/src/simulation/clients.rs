@@ -43,7 +43,9 @@ impl Client {
         let number = world.number();
         let mut state = world.state();
         let made = state.requests.made.iter();
-        let own = made.filter(|(by, _)| *by == client).map(|(_, object)| *object);
+        let own = made
+            .filter(|(by, _)| *by == client)
+            .map(|(_, object)| *object);
         self.session_objects.extend(own);
         state.requests.made.retain(|(by, _)| *by != client);
         drop(state);

@@ -59,7 +59,10 @@ enum TaskState {
     Ready,
     /// It was interrupted before it took a lock.
     Preempted,
-    Waiting { for_what: usize, until: Option<u64> },
+    Waiting {
+        for_what: usize,
+        until: Option<u64>,
+    },
 }
 
 /// A thread for one task after the other.
@@ -200,7 +203,9 @@ impl Executor {
         let state = self.state();
         let task = state.tasks.iter().find(|task| task.name == name)?;
         match task.state {
-            TaskState::Waiting { until, .. } => until.map(|at| self.base + Duration::from_nanos(at)),
+            TaskState::Waiting { until, .. } => {
+                until.map(|at| self.base + Duration::from_nanos(at))
+            }
             TaskState::Ready | TaskState::Preempted => Some(self.now()),
         }
     }
@@ -224,7 +229,11 @@ impl Executor {
             TaskState::Ready => format!("{} is ready", task.name),
             TaskState::Preempted => format!("{} is preempted", task.name),
             TaskState::Waiting { until, .. } => {
-                format!("{} waits until {:?}", task.name, until.map(Duration::from_nanos))
+                format!(
+                    "{} waits until {:?}",
+                    task.name,
+                    until.map(Duration::from_nanos)
+                )
             }
         });
         tasks.collect()
@@ -293,7 +302,8 @@ impl Executor {
     fn notify(&self, for_what: usize, mut times: usize) {
         let mut state = self.state();
         for task in &mut state.tasks {
-            let waits = matches!(task.state, TaskState::Waiting { for_what: of, .. } if of == for_what);
+            let waits =
+                matches!(task.state, TaskState::Waiting { for_what: of, .. } if of == for_what);
             if waits && times > 0 {
                 task.state = TaskState::Ready;
                 times -= 1;

@@ -18,7 +18,8 @@ impl World {
                 random.below(keys::SECRET as u64 + 1) as usize,
             )
         });
-        self.executor.tell(|| format!("fault {what} of {token}, key {key}"));
+        self.executor
+            .tell(|| format!("fault {what} of {token}, key {key}"));
         let alive = self.alive(token);
         let one = match alive[..] {
             [] => None,
@@ -58,9 +59,10 @@ impl World {
                 }
             }
             15 => {
-                let model = &mut self.state().tokens[token];
-                model.serial += 1;
-                model.proved.clear();
+                let mut state = self.state();
+                state.tokens[token].serial += 1;
+                state.tokens[token].proved.clear();
+                drop(state);
                 alive.into_iter().for_each(|one| self.lose(one));
             }
             16 => self.state().tokens[token].slowness = Duration::from_secs(60),
@@ -117,6 +119,7 @@ impl World {
             connection.is_hung = false;
         }
         self.state().is_healed = true;
-        lost.into_iter().for_each(|connection| self.lose(connection));
+        lost.into_iter()
+            .for_each(|connection| self.lose(connection));
     }
 }

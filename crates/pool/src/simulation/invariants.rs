@@ -38,7 +38,9 @@ impl World {
                 // To route for a session would choose its seat.
                 let routed = need.affinity.is_none().then(|| need.route(&catalogue).ok());
                 let of_token = |(object, _): &(ObjectRef, _)| matches!(object, ObjectRef::Token(_));
-                let routed = routed.flatten().filter(|_| need.objects.iter().all(of_token));
+                let routed = routed
+                    .flatten()
+                    .filter(|_| need.objects.iter().all(of_token));
                 routed.map_or(able, |route| route.able.minus(&attempt.tried))
             });
             if !by_now.or(&able).and(&free).is_empty() {

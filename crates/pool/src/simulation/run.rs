@@ -140,8 +140,8 @@ impl Run {
         let told = loss.or_else(|| self.world.answer_one(with_faults));
         let told = told.or_else(|| self.world.tell_loss());
         let Some(told) = told else { return false };
-        let as_task = self.world.plan.preempted > 0
-            && self.executor.random(|random| random.one_in(3));
+        let as_task =
+            self.world.plan.preempted > 0 && self.executor.random(|random| random.one_in(3));
         if as_task {
             self.executor.spawn("reader", told);
             self.executor.run_one(|name| name == "reader");
@@ -162,9 +162,7 @@ impl Run {
             self.executor.run_one(|name| name == KEEPER);
             return true;
         }
-        let limit = limit.map_or(Duration::MAX, |limit| {
-            limit + TOLERANCE.mul_f64(0.9) - now
-        });
+        let limit = limit.map_or(Duration::MAX, |limit| limit + TOLERANCE.mul_f64(0.9) - now);
         let (scale, to_next, share) = self
             .executor
             .random(|random| (random.below(24), random.one_in(3), random.below(1000)));
@@ -196,7 +194,10 @@ impl Run {
         let seats = self.pool.get().map(|pool| pool.status().seats);
         for seat in seats.into_iter().flatten() {
             let (state, error) = (seat.state, seat.last_error);
-            eprintln!("  {} {state:?} {} running: {error:?}", seat.name, seat.in_flight);
+            eprintln!(
+                "  {} {state:?} {} running: {error:?}",
+                seat.name, seat.in_flight
+            );
         }
         panic!(
             "seed {}, step {}, after {:?}: {failure}\n  {tasks}",
@@ -283,7 +284,11 @@ impl Run {
     /// The pool stops, and all of its threads end.
     fn end(&mut self) {
         let pool = self.pool.get().expect("started");
-        let all_serve = pool.status().seats.iter().all(|seat| seat.state == SeatState::InService);
+        let all_serve = pool
+            .status()
+            .seats
+            .iter()
+            .all(|seat| seat.state == SeatState::InService);
         debug_assert!(all_serve);
         pool.stop();
         let since = self.step;

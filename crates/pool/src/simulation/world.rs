@@ -10,7 +10,9 @@ use super::executor::Executor;
 use super::keys;
 use super::plan::Plan;
 use super::requests::Requests;
-use super::token::{ConnectionModel, Connections, Refusal, RunningOperation, SimulatedToken, TokenModel};
+use super::token::{
+    ConnectionModel, Connections, Refusal, RunningOperation, SimulatedToken, TokenModel,
+};
 use crate::Pool;
 use crate::record::LifeState;
 
@@ -173,7 +175,10 @@ impl World {
             self.check_objects(&tokens[model.token], model, connection, &request.operation);
         }
         self.executor.tell(|| {
-            format!("{connection} is given {number} {:?}", request.operation.objects().next())
+            format!(
+                "{connection} is given {number} {:?}",
+                request.operation.objects().next()
+            )
         });
         running.push(RunningOperation {
             connection,
@@ -210,7 +215,10 @@ impl World {
                     if object.owner == 0 && model.session_objects.contains_key(&object.handle) {
                         continue;
                     }
-                    format!("{} is given a session object of another connection", model.seat)
+                    format!(
+                        "{} is given a session object of another connection",
+                        model.seat
+                    )
                 }
             };
             self.executor.fail(why);
@@ -230,7 +238,9 @@ impl World {
             ..
         } = &mut *state;
         let answers = |run: &RunningOperation| !connections[&run.connection].is_hung;
-        let able: Vec<_> = (0..running.len()).filter(|at| answers(&running[*at])).collect();
+        let able: Vec<_> = (0..running.len())
+            .filter(|at| answers(&running[*at]))
+            .collect();
         if able.is_empty() {
             return None;
         }
@@ -249,13 +259,18 @@ impl World {
         } else if let Some(fault) = fault {
             // A proof would take the last one for an answer.
             let codes = &CODES[..CODES.len() - usize::from(run.request == 0)];
-            Err(Error::vendor(call, codes[(fault % codes.len() as u64) as usize]))
+            Err(Error::vendor(
+                call,
+                codes[(fault % codes.len() as u64) as usize],
+            ))
         } else {
             let answer = model.answer(&token.keys, &run.operation, fresh);
             if token.serial == model.serial {
                 token.proved.extend(&model.proved);
             }
-            answer.ok_or_else(|| Error::request(Kind::UnknownObject, format!("{call}: no such object")))
+            answer.ok_or_else(|| {
+                Error::request(Kind::UnknownObject, format!("{call}: no such object"))
+            })
         };
         self.executor
             .tell(|| format!("{} answers {}: {result:?}", run.connection, run.request));
@@ -284,7 +299,9 @@ impl World {
     pub fn close(&self, connection: u64) {
         let mut state = self.state();
         let WorldState {
-            tokens, connections, ..
+            tokens,
+            connections,
+            ..
         } = &mut *state;
         let Some(model) = connections.get_mut(&connection) else {
             return;
@@ -333,7 +350,8 @@ impl World {
         state.connections.remove(&connection);
         drop(state);
         for run in over {
-            run.done.complete(Err(Error::lost("the connection was closed")));
+            run.done
+                .complete(Err(Error::lost("the connection was closed")));
         }
     }
 
@@ -352,7 +370,10 @@ impl World {
     /// Alive connections of a token.
     pub fn alive(&self, token: usize) -> Vec<u64> {
         let state = self.state();
-        let of_token = state.connections.iter().filter(|(_, model)| model.token == token && model.ended.is_none());
+        let of_token = state
+            .connections
+            .iter()
+            .filter(|(_, model)| model.token == token && model.ended.is_none());
         of_token.map(|(number, _)| *number).collect()
     }
 }
