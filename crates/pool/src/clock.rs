@@ -124,9 +124,8 @@ pub(crate) fn random(bytes: &mut [u8]) -> Result<(), getrandom::Error> {
 /// Runs a task on a thread of its own.
 pub(crate) fn spawn(name: String, task: impl FnOnce() + Send + 'static) -> io::Result<()> {
     #[cfg(test)]
-    let task = match simulation::spawn(&name, Box::new(task)) {
-        Some(task) => task,
-        None => return Ok(()),
+    let Some(task) = simulation::spawn(&name, Box::new(task)) else {
+        return Ok(());
     };
     let thread = std::thread::Builder::new().name(name);
     thread.spawn(task).map(drop)

@@ -26,17 +26,17 @@ impl World {
             _ => Some(self.executor.random(|random| *random.pick(&alive))),
         };
         match what {
-            0..3 => one.into_iter().for_each(|one| self.lose(one)),
+            0..3 => self.lose_all(one),
             3..5 => self.set_hung(one, true),
             5 => self.set_hung(one, false),
-            6 => alive.into_iter().for_each(|one| self.lose(one)),
+            6 => self.lose_all(alive),
             7 => {
                 self.state().tokens[token].refusal = Refusal::Failure;
-                one.into_iter().for_each(|one| self.lose(one));
+                self.lose_all(one);
             }
             8 => {
                 self.state().tokens[token].refusal = Refusal::Pin;
-                one.into_iter().for_each(|one| self.lose(one));
+                self.lose_all(one);
             }
             9..12 => {
                 let refusal = &mut self.state().tokens[token].refusal;
@@ -55,7 +55,7 @@ impl World {
                         false_keys.insert(key);
                     }
                     drop(state);
-                    alive.into_iter().for_each(|one| self.lose(one));
+                    self.lose_all(alive);
                 }
             }
             15 => {
@@ -63,10 +63,16 @@ impl World {
                 state.tokens[token].serial += 1;
                 state.tokens[token].proved.clear();
                 drop(state);
-                alive.into_iter().for_each(|one| self.lose(one));
+                self.lose_all(alive);
             }
             16 => self.state().tokens[token].slowness = Duration::from_secs(60),
             _ => self.state().tokens[token].slowness = Duration::from_millis(1),
+        }
+    }
+
+    fn lose_all(&self, connections: impl IntoIterator<Item = u64>) {
+        for connection in connections {
+            self.lose(connection);
         }
     }
 
@@ -119,7 +125,6 @@ impl World {
             connection.is_hung = false;
         }
         self.state().is_healed = true;
-        lost.into_iter()
-            .for_each(|connection| self.lose(connection));
+        self.lose_all(lost);
     }
 }

@@ -81,8 +81,8 @@ fn secret() -> Object {
 
 /// A modulus of 512 bits or a few more, another one for each number.
 fn modulus(number: usize) -> Vec<u8> {
-    let is_prime = |p: u64| (3..).take_while(|d| d * d <= p).all(|d| p % d > 0);
-    let divisors = (2..=ORDER).filter(|d| ORDER % d == 0);
+    let is_prime = |p: u64| (3..=p.isqrt()).all(|d| !p.is_multiple_of(d));
+    let divisors = (2..=ORDER).filter(|d| ORDER.is_multiple_of(*d));
     let mut primes: Vec<u64> = divisors.map(|d| d + 1).filter(|p| p % 2 == 1).collect();
     primes.retain(|p| is_prime(*p));
     primes.rotate_right(number * 5);

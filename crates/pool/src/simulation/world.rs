@@ -8,7 +8,7 @@ use hsmux_token::{Done, Error, Kind, ObjectRef, Operation, Outcome, Request, Res
 
 use super::executor::Executor;
 use super::keys;
-use super::plan::Plan;
+use super::plan::{Plan, TokenPlan};
 use super::requests::Requests;
 use super::token::{
     ConnectionModel, Connections, Refusal, RunningOperation, SimulatedToken, TokenModel,
@@ -38,7 +38,7 @@ pub(super) struct WorldState {
 
 impl World {
     pub fn new(executor: Arc<Executor>, plan: Plan) -> Arc<Self> {
-        let tokens = plan.tokens.iter().map(|token| token.model()).collect();
+        let tokens = plan.tokens.iter().map(TokenPlan::model).collect();
         Arc::new(Self {
             executor,
             plan,
