@@ -91,6 +91,7 @@ impl World {
         }
         let mut state = self.state();
         let model = &mut state.tokens[token];
+        model.is_changed = true;
         if !model.keys.remove(&key) {
             model.keys.insert(key);
         }
@@ -104,9 +105,8 @@ impl World {
             let mut state = self.state();
             let at_first = self.plan.tokens[token].model();
             let model = &mut state.tokens[token];
-            let is_changed = model.keys != at_first.keys
-                || !model.false_keys.is_empty()
-                || model.serial != at_first.serial;
+            let is_changed =
+                model.is_changed || !model.false_keys.is_empty() || model.serial != at_first.serial;
             let pin = (model.is_pin_held, std::mem::take(&mut model.refused));
             let mut proved = std::mem::take(&mut model.proved);
             if model.serial != at_first.serial {

@@ -87,6 +87,7 @@ impl TokenPlan {
             lanes: self.lanes,
             serial: 0,
             keys: self.keys.clone(),
+            is_changed: false,
             false_keys: BTreeSet::new(),
             false_now: BTreeSet::new(),
             refusal: Refusal::None,

@@ -23,6 +23,8 @@ pub(super) struct TokenModel {
     pub serial: u64,
     /// The keys that it holds.
     pub keys: BTreeSet<usize>,
+    /// Its keys were changed by others. Nobody watches it, so its connections may not know.
+    pub is_changed: bool,
     /// Those of them that are other keys than they seem. Workers of one token hold the same keys, so a connection sees
     /// it if the pool has no other one.
     pub false_keys: BTreeSet<usize>,
