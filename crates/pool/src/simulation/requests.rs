@@ -13,12 +13,8 @@ use crate::Claim;
 #[derive(Default)]
 pub(super) struct Requests {
     waiting: BTreeMap<u64, RequestModel>,
-    pub answered: u64,
-    pub served: u64,
     /// Session objects that were made, by the client.
     pub made: Vec<(usize, SessionObject)>,
-    /// Errors that are not to be expected while all is well.
-    pub errors: Vec<String>,
 }
 
 /// A request without its answer.
@@ -122,10 +118,8 @@ impl Requests {
             executor.fail(format!("invariant 2: {call} is answered {late:?} too late"));
         }
         executor.trace(number << 1 | u64::from(result.is_ok()));
-        self.answered += 1;
         match result {
             Ok(outcome) => {
-                self.served += 1;
                 if let Some(wrong) = wrong(&request.operation, outcome) {
                     executor.fail(format!("{call} by {:?}: {wrong}", request.seats));
                 }
@@ -139,8 +133,6 @@ impl Requests {
                 if let Some(wrong) = unfit(error) {
                     executor.fail(format!("{call} by {:?}: {wrong}: {error}", request.seats));
                 }
-                self.errors.push(error.to_string());
-                self.errors.truncate(8);
             }
         }
         request.claim
