@@ -128,6 +128,9 @@ fn a_worker_that_is_compared_with_a_fresh_one_serves_no_program_itself() {
     });
     assert!(matches!(late.ask(key), Some(Answer::Failed(_))));
     worker.heal();
-    eventually("it serves programs again", || late.is_handed_over(key));
+    eventually("it serves programs again", || {
+        key.check(pool.execute(&key.signing(), in_seconds(60)).unwrap());
+        late.is_handed_over(key)
+    });
     assert_eq!(replaced(&pool), 0);
 }
