@@ -195,9 +195,10 @@ def writable(trap, found, pool):
     mine = pool.path("mine")
     mine.mkdir()
     good = (trap.folder / "embedded.toml").read_text().replace("evil.so", "module.so").replace(str(trap.folder), str(mine))
+    # The daemon's own worker is to refuse the module.
+    good = good.replace(f'worker = "{mine}/evil-worker"\n', "")
     shutil.copy(trap.folder / "evil.so", mine / "module.so")
     shutil.copy(trap.folder / "embedded.pin", mine / "embedded.pin")
-    shutil.copy(trap.folder / "evil-worker", mine / "evil-worker")
     (mine / "hsmux.toml").write_text(good)
     for path in (mine, *mine.iterdir()):
         os.chown(path, 0, 0)
