@@ -143,6 +143,7 @@ fn the_units_of_services_are_hardened() {
             "ProtectHome=yes",
             "PrivateDevices=yes",
             "MemoryDenyWriteExecute=yes",
+            "MemorySwapMax=0",
             "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6",
             "SystemCallFilter=@system-service",
         ] {
