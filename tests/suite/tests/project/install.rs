@@ -150,6 +150,9 @@ fn the_units_of_services_are_hardened() {
             assert!(has(line), "{unit}: {line}");
         }
         assert!(users.contains(&format!("\nu {unit} - ")), "{users}");
+        if service == "broker" {
+            assert!(has("RuntimeDirectory=hsmux-broker"), "{unit}: its socket");
+        }
     }
 }
 
