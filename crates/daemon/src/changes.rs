@@ -76,14 +76,31 @@ pub fn what_can_change(old: &Config, file: &Config) -> Config {
     new
 }
 
-/// The configuration after a restart of this service, which has read its section anew.
+/// The configuration after a restart of this service, which has read its section anew. What starts it is settled at the
+/// daemon's start.
 pub fn with_service(old: &Config, service: &str) -> Config {
     let written = as_written(old);
+    let starter = started_by(service, old);
     let mut new = old.clone();
     match service {
-        BROKER => new.broker = written.broker,
-        GATEWAY => new.gateway = written.gateway,
-        _ => new.node = written.node,
+        BROKER => {
+            new.broker = written.broker;
+            if let Some(broker) = &mut new.broker {
+                broker.started_by = starter;
+            }
+        }
+        GATEWAY => {
+            new.gateway = written.gateway;
+            if let Some(gateway) = &mut new.gateway {
+                gateway.started_by = starter;
+            }
+        }
+        _ => {
+            new.node = written.node;
+            if let Some(node) = &mut new.node {
+                node.started_by = starter;
+            }
+        }
     }
     new
 }
@@ -304,6 +321,19 @@ name = "b"
         let restarted = with_service(&new, GATEWAY);
         assert_eq!(restarted.gateway, file.gateway);
         assert_eq!(with_a_restart(&restarted, &file), [""; 0]);
+    }
+
+    #[test]
+    fn a_restarted_service_is_started_by_the_same() {
+        for service in [BROKER, GATEWAY, NODE] {
+            let section = format!("[{service}]");
+            let unit = format!("{section}\nstarted_by = \"systemd\"");
+            let (old, file) = (read(FILE), read(&FILE.replace(&section, &unit)));
+            let restarted = with_service(&what_can_change(&old, &file), service);
+            assert_eq!(started_by(service, &restarted), StartedBy::Daemon);
+            let said = format!("{section} changed: this needs a restart");
+            assert_eq!(with_a_restart(&restarted, &file), [said]);
+        }
     }
 
     #[test]
