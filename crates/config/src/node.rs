@@ -94,8 +94,11 @@ pub fn read(
         return None;
     }
     let served = document.contains_key("peer");
-    let section = one(source, document, "node", |fields| node(fields, served))?;
-    if section.listen.is_empty() && !members.iter().any(|member| member.node.is_some()) {
+    let uses = members.iter().any(|member| member.node.is_some());
+    let section = one(source, document, "node", |fields| {
+        node(fields, served, uses)
+    })?;
+    if section.listen.is_empty() && !uses {
         let message = "[node] neither listens nor is used: add listen, or a [[token]] with node";
         source.error(document["node"].span(), message);
     }
@@ -105,7 +108,7 @@ pub fn read(
     })
 }
 
-fn node(fields: &mut Fields<'_, '_, '_>, served: bool) -> Option<NodeSection> {
+fn node(fields: &mut Fields<'_, '_, '_>, served: bool, uses: bool) -> Option<NodeSection> {
     let listen: Option<Vec<SocketAddr>> = fields.list("listen", |value: &DeValue<'_>| {
         let text = text(value)?;
         text.parse()
@@ -119,6 +122,11 @@ fn node(fields: &mut Fields<'_, '_, '_>, served: bool) -> Option<NodeSection> {
     let mut needed = |name| required(fields, name, |fields| fields.file(name));
     let (certificate, ca) = (needed("certificate"), needed("ca"));
     let user = process_user(fields);
+    if user.is_some() && uses {
+        let message = "a host with [[token]] node = reads key as the daemon's user, so key cannot be another \
+                       user's: take out user, and have the node run as the daemon's user";
+        fields.source.error(fields.span_of("user"), message);
+    }
     let uid = user.as_ref().and_then(User::id);
     let key = required(fields, "key", |fields| {
         fields.secret_file_of("key", SecretReaders::Owner, uid)

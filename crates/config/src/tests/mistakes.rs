@@ -166,6 +166,13 @@ const MISTAKES: &[(&str, &str, usize, &str)] = &[
     ),
     (
         "[daemon]",
+        "[node]\ncertificate = \"a.pem\"\nkey = \"a.key\"\nca = \"ca.pem\"\nuser = 7\n\
+         [[token]]\nnode = \"b.example:9\"\n[daemon]",
+        12,
+        "cannot be another user's",
+    ),
+    (
+        "[daemon]",
         "[[site]]\ncertificates = [\"a.pem\"]\nroot = \"www\"\n[daemon]",
         8,
         "is for the gateway: add [gateway]",
