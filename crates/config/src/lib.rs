@@ -152,6 +152,15 @@ pub struct Admin {
     pub socket: Socket,
 }
 
+impl Admin {
+    /// Where the process of a service connects that a unit starts. Pools that share a folder have other names here.
+    pub fn link_socket(&self, service: &str) -> PathBuf {
+        let path = &self.socket.path;
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        path.with_file_name(format!("{stem}-{service}.sock"))
+    }
+}
+
 /// `[module]`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ModuleSection {

@@ -93,6 +93,20 @@ fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Config {
     let broker = broker(source, document, &state);
     let gateway = gateway::read(source, document);
     let node = node::read(source, document, &tokens);
+    let starters = [
+        ("broker", broker.as_ref().map(|broker| broker.started_by)),
+        (
+            "gateway",
+            gateway.as_ref().map(|gateway| gateway.started_by),
+        ),
+        ("node", node.as_ref().map(|node| node.started_by)),
+    ];
+    for (service, starter) in starters {
+        if starter == Some(StartedBy::Systemd) {
+            let path = admin.link_socket(service);
+            source.names(&document[service].span(), ExternalReference::Socket(path));
+        }
+    }
     Config {
         file: source.file.to_owned(),
         text: source.text.into(),

@@ -73,7 +73,7 @@ impl ServiceCommand {
         }
         let name = ServiceName::from(self.name).as_str();
         let path = self.link.clone();
-        let path = path.unwrap_or_else(|| format!("/run/hsmux/service-{name}.sock").into());
+        let path = path.unwrap_or_else(|| format!("/run/hsmux/hsmux-admin-{name}.sock").into());
         let link = connect_within(&path).map_err(|error| {
             let path = path.display();
             let hint = format!("the daemon listens there with [{name}] started_by = \"systemd\"");

@@ -80,6 +80,22 @@ fn each_file_that_is_missing_has_its_line() {
     assert_eq!(wrong(&text, &names()), NONE, "it may come later");
 }
 
+#[test]
+fn the_socket_of_a_unit_has_the_name_of_the_administration_and_is_not_too_long() {
+    let unit = |socket: &str| {
+        let text = TEXT.replace("[gateway]", "[gateway]\nstarted_by = \"systemd\"");
+        format!("{text}[admin]\nsocket = {socket:?}\n")
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = |length: usize| {
+        let folder = folder.path().display().to_string();
+        let name = "a".repeat(length - folder.len() - "/.sock".len());
+        format!("{folder}/{name}.sock")
+    };
+    assert_eq!(wrong(&unit(&path(99)), &names()), NONE);
+    assert_eq!(wrong(&unit(&path(100)), &names()), [14]);
+}
+
 /// Only new errors prevent a reload.
 #[test]
 fn an_error_is_new_if_the_running_configuration_does_not_have_it() {

@@ -7,10 +7,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use hsmux_edge::unix_listener::{FileNumber, file_number};
 use hsmux_token::{Error, Kind, Result};
 use hsmux_wire::ServiceLink;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
     sockopt,
@@ -23,6 +25,7 @@ const BACKLOG: i32 = 8;
 pub struct LinkSocket {
     listener: OwnedFd,
     path: PathBuf,
+    inode: Option<FileNumber>,
     /// When a refused user was logged last.
     warned: Mutex<Option<Instant>>,
 }
@@ -36,7 +39,11 @@ impl LinkSocket {
         let made = || -> io::Result<OwnedFd> {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-            // The daemon that has the lock of the state folder is the only one.
+            if is_live(path)? {
+                let message =
+                    "another process listens here already; stop it, or give [admin] another socket";
+                return Err(io::Error::new(io::ErrorKind::AddrInUse, message));
+            }
             if let Err(error) = fs::remove_file(path)
                 && error.kind() != io::ErrorKind::NotFound
             {
@@ -53,6 +60,7 @@ impl LinkSocket {
         })?;
         Ok(Self {
             listener,
+            inode: file_number(path),
             path: path.to_owned(),
             warned: Mutex::new(None),
         })
@@ -99,6 +107,47 @@ impl LinkSocket {
 
 impl Drop for LinkSocket {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        if self.inode.is_some() && file_number(&self.path) == self.inode {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Whether a process listens here, with packets or without.
+fn is_live(path: &Path) -> io::Result<bool> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let trial = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    match rustix::net::connect(&trial, &SocketAddrUnix::new(path)?) {
+        Err(Errno::NOENT | Errno::CONNREFUSED) => Ok(false),
+        // AGAIN: its backlog is full. PROTOTYPE: it is a listener of another kind.
+        Ok(()) | Err(Errno::AGAIN | Errno::PROTOTYPE) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_live_socket_is_not_replaced_and_another_ones_file_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("admin-gateway.sock");
+        let first = LinkSocket::open(&path).unwrap();
+        let error = LinkSocket::open(&path).err().expect("an error").to_string();
+        assert!(error.contains("listens here already"), "{error}");
+        fs::remove_file(&path).unwrap();
+        let second = LinkSocket::open(&path).unwrap();
+        drop(first);
+        assert!(path.exists());
+        drop(second);
+        assert!(!path.exists());
+        // Its process was killed.
+        drop(UnixListener::bind(&path).unwrap());
+        drop(LinkSocket::open(&path).unwrap());
+        let _stream = UnixListener::bind(&path).unwrap();
+        assert!(LinkSocket::open(&path).is_err());
     }
 }

@@ -3,7 +3,6 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
@@ -46,12 +45,6 @@ const LINK_POLL: Duration = Duration::from_millis(200);
 
 /// For so long clients wait for its next process. Then they are refused.
 const LINK_WAITS: Duration = Duration::from_secs(5);
-
-/// Where its processes connect: beside the socket of the administration.
-fn link_path(name: &str, config: &Config) -> PathBuf {
-    let admin = &config.admin.socket.path;
-    admin.with_file_name(format!("service-{name}.sock"))
-}
 
 /// A service under supervision. [`ServiceSupervisor::join`] ends it.
 ///
@@ -167,7 +160,7 @@ impl ServiceSupervisor {
         let config = running.config();
         let links = match process::started_by(name, &config) {
             StartedBy::Daemon => None,
-            StartedBy::Systemd => Some(LinkSocket::open(&link_path(name, &config))?),
+            StartedBy::Systemd => Some(LinkSocket::open(&config.admin.link_socket(name))?),
         };
         let service = Arc::new(SupervisedService {
             links,

@@ -19,7 +19,7 @@ fn service(rig: &Rig) -> Value {
 
 /// `hsmux service gateway` as this user.
 fn gateway_as(rig: &Rig, user: u32) -> Run {
-    let link = rig.path("service-gateway.sock");
+    let link = rig.path("admin-gateway.sock");
     let run = rig.run("setpriv").args(&format!(
         "--reuid {user} --regid {user} --clear-groups --no-new-privs"
     ));
@@ -82,5 +82,5 @@ fn it_serves_as_its_own_user_and_comes_back() {
     page(number).ok().says("a page");
     rig.stop();
     assert!(gateway.wait().success(), "{}", gateway.log());
-    assert!(!rig.path("service-gateway.sock").exists());
+    assert!(!rig.path("admin-gateway.sock").exists());
 }
