@@ -18,20 +18,23 @@ use rustix::net::{
     sockopt,
 };
 
-/// Processes that wait for their turn. One at a time is served.
-const BACKLOG: i32 = 8;
+/// Processes that wait for their turn. One at a time is served, but any user may connect.
+const BACKLOG: i32 = 128;
 
 /// A socket for links. Its file is removed when it is dropped.
 pub struct LinkSocket {
     listener: OwnedFd,
     path: PathBuf,
     inode: Option<FileNumber>,
-    /// When a refused user was logged last.
+    /// When a refused user or an error was logged last.
     warned: Mutex<Option<Instant>>,
 }
 
 /// The pause between two warnings about refused users, who could fill the log.
 const WARNING_PAUSE: Duration = Duration::from_secs(60);
+
+/// The pause after a connection that could not be accepted.
+const ERROR_PAUSE: Duration = Duration::from_millis(50);
 
 impl LinkSocket {
     /// Opens it. Everybody may connect: the kernel says who that is.
@@ -67,12 +70,28 @@ impl LinkSocket {
     }
 
     /// Waits for a process of this user, of root or of the daemon's own user: its link, and its process id. `None`: none
-    /// has come within this time.
-    pub fn accept(
-        &self,
-        user: impl FnOnce() -> Option<u32>,
-        within: Duration,
-    ) -> io::Result<Option<(ServiceLink, u32)>> {
+    /// has come within this time. Nobody can keep it from others: it looks at whoever waits, without a pause.
+    pub fn accept(&self, user: Option<u32>, within: Duration) -> Option<(ServiceLink, u32)> {
+        let until = Instant::now() + within;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            match self.next(user, left) {
+                Ok(Some(connected)) => return Some(connected),
+                Ok(None) => {}
+                // There are no descriptors, or the other end has gone.
+                Err(error) => {
+                    self.warn(|path| tracing::warn!(%error, "{path}: no link is accepted"));
+                    std::thread::sleep(ERROR_PAUSE.min(left));
+                }
+            }
+        }
+    }
+
+    /// Looks at the next connection.
+    fn next(&self, user: Option<u32>, within: Duration) -> io::Result<Option<(ServiceLink, u32)>> {
         let within = Timespec {
             tv_sec: within.as_secs().cast_signed(),
             tv_nsec: i64::from(within.subsec_nanos()),
@@ -84,25 +103,38 @@ impl LinkSocket {
         let link = accept_with(&self.listener, SocketFlags::CLOEXEC)?;
         let peer = sockopt::socket_peercred(&link)?;
         let own = rustix::process::geteuid();
-        if !peer.uid.is_root() && peer.uid != own && Some(peer.uid.as_raw()) != user() {
-            self.warn(peer.uid.as_raw());
+        if !peer.uid.is_root() && peer.uid != own && Some(peer.uid.as_raw()) != user {
+            let uid = peer.uid.as_raw();
+            self.warn(|path| {
+                tracing::warn!(
+                    uid,
+                    "{path}: this user may not be the service, and is refused"
+                );
+            });
+            return Ok(None);
+        }
+        if has_gone(&link)? {
             return Ok(None);
         }
         let pid = peer.pid.as_raw_nonzero().get().unsigned_abs();
         Ok(Some((ServiceLink::of_daemon(link), pid)))
     }
 
-    fn warn(&self, uid: u32) {
+    /// Logs this, unless something was logged a moment ago.
+    fn warn(&self, log: impl FnOnce(std::path::Display<'_>)) {
         let mut warned = self.warned.lock();
         if warned.is_none_or(|last| last.elapsed() >= WARNING_PAUSE) {
             *warned = Some(Instant::now());
-            let path = self.path.display();
-            tracing::warn!(
-                uid,
-                "{path}: this user may not be the service, and is refused"
-            );
+            log(self.path.display());
         }
     }
+}
+
+/// Whether the other end has been closed: its process has ended while it waited.
+fn has_gone(link: &OwnedFd) -> io::Result<bool> {
+    let mut ends = [PollFd::new(link, PollFlags::RDHUP)];
+    let now = Timespec::default();
+    Ok(rustix::io::retry_on_intr(|| poll(&mut ends, Some(&now)))? > 0)
 }
 
 impl Drop for LinkSocket {
@@ -129,6 +161,8 @@ fn is_live(path: &Path) -> io::Result<bool> {
 mod tests {
     use std::os::unix::net::UnixListener;
 
+    use hsmux_wire::ToService;
+
     use super::*;
 
     #[test]
@@ -149,5 +183,24 @@ mod tests {
         drop(LinkSocket::open(&path).unwrap());
         let _stream = UnixListener::bind(&path).unwrap();
         assert!(LinkSocket::open(&path).is_err());
+    }
+
+    #[test]
+    fn who_has_gone_while_it_waited_is_no_service() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("admin-gateway.sock");
+        let links = LinkSocket::open(&path).unwrap();
+        // More than 8 wait without a process that is served.
+        let gone: Vec<_> = (0..100)
+            .map(|_| ServiceLink::connect(&path).unwrap())
+            .collect();
+        drop(gone);
+        let there = ServiceLink::connect(&path).unwrap();
+        let (link, pid) = links.accept(None, Duration::from_secs(30)).expect("a link");
+        assert_eq!(pid, std::process::id());
+        link.tell(&ToService::StopListening).unwrap();
+        let heard = ServiceLink::of_service(there).hear().unwrap();
+        assert!(matches!(heard, ToService::StopListening));
+        assert!(links.accept(None, Duration::from_millis(1)).is_none());
     }
 }

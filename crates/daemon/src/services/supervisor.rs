@@ -547,6 +547,8 @@ impl SupervisedService {
     /// Waits for a process that something else has started.
     fn await_link(&self, links: &LinkSocket) -> io::Result<(ServiceLink, u32)> {
         let until = Instant::now() + LINK_WAITS;
+        // The user of this configuration: each look-up reads files.
+        let mut known: Option<(Arc<Config>, u32)> = None;
         loop {
             let running = {
                 let mut now = self.now.lock();
@@ -566,11 +568,17 @@ impl SupervisedService {
                 }
                 running
             };
-            let user = || {
-                let written = process::as_written(&running.config());
-                process::user_of(self.name, &written).and_then(User::id)
+            let config = running.config();
+            drop(running);
+            let user = match &known {
+                Some((of, user)) if Arc::ptr_eq(of, &config) => Some(*user),
+                _ => {
+                    let written = process::as_written(&config);
+                    process::user_of(self.name, &written).and_then(User::id)
+                }
             };
-            if let Some(connected) = links.accept(user, LINK_POLL)? {
+            known = user.map(|user| (config, user));
+            if let Some(connected) = links.accept(user, LINK_POLL) {
                 return Ok(connected);
             }
         }
