@@ -7,6 +7,9 @@ use hsmux_token::{Error, Result};
 use hsmux_wire::{ListeningSocket, ServiceLink, ToService};
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
+/// The longest name, in bytes. The names of all sockets and the configuration find room in a link that nobody reads yet.
+const LONGEST_NAME: usize = 256;
+
 /// Duplicates of the sockets that one process of a service listens on.
 #[derive(Default)]
 pub struct KeptSockets(Vec<ListeningSocket>);
@@ -18,16 +21,19 @@ impl KeptSockets {
             let message = format!("it has more than {} sockets", ServiceLink::MOST_SOCKETS);
             return Err(Error::protocol(message));
         }
+        if listening.name.len() > LONGEST_NAME {
+            let message = format!("a name of a socket has more than {LONGEST_NAME} bytes");
+            return Err(Error::protocol(message));
+        }
         if !is_listening(listening.socket.as_fd()).unwrap_or(false) {
-            let name: String = listening.name.chars().take(128).collect();
-            let message = format!("{name:?} is no socket that listens");
+            let message = format!("{:?} is no socket that listens", listening.name);
             return Err(Error::protocol(message));
         }
         self.0.push(listening);
         Ok(())
     }
 
-    /// Gives duplicates to a process.
+    /// Gives duplicates to a process, which gets the configuration after them.
     pub fn give(&self, link: &ServiceLink) -> io::Result<()> {
         for ListeningSocket { name, socket } in &self.0 {
             link.tell(&ToService::Socket(ListeningSocket {
@@ -83,13 +89,22 @@ mod tests {
             let error = kept.add(other).unwrap_err().to_string();
             assert!(error.contains("no socket that listens"), "{error}");
         }
+        let long = |length| ListeningSocket {
+            name: "n".repeat(length),
+            socket: listener.try_clone().unwrap().into(),
+        };
+        let error = kept.add(long(LONGEST_NAME + 1)).unwrap_err().to_string();
+        assert!(error.contains("more than 256 bytes"), "{error}");
         for _ in 0..ServiceLink::MOST_SOCKETS {
-            kept.add(named(listener.try_clone().unwrap())).unwrap();
+            kept.add(long(LONGEST_NAME)).unwrap();
         }
         let error = kept.add(named(listener)).unwrap_err().to_string();
         assert!(error.contains("more than 64 sockets"), "{error}");
         // A process gets all of them before it reads anything.
         let (link, _service) = ServiceLink::pair().unwrap();
         kept.give(&link).unwrap();
+        let text = ToService::Configuration("# a file\n".into());
+        link.tell(&text).unwrap();
+        link.tell(&ToService::StopListening).unwrap();
     }
 }

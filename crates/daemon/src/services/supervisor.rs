@@ -526,10 +526,14 @@ impl SupervisedService {
             trail_changed,
             ends_by: None,
         };
-        // An error is seen by whoever attends to it. A process without sockets opens others.
-        let _ = now.kept.give(&process.link);
-        let text = config.text.to_string();
-        let _ = process.link.tell(&ToService::Configuration(text));
+        let text = ToService::Configuration(config.text.to_string());
+        let given = now.kept.give(&process.link);
+        if let Err(error) = given.and_then(|()| process.link.tell(&text)) {
+            // A process that waits for its configuration would keep the clients waiting as well.
+            tracing::error!(%error, "the {} does not get its configuration", self.name);
+            now.kept.close();
+            process.link.close();
+        }
         now.next += 1;
         if !is_beside {
             now.current = process.number;
