@@ -34,8 +34,8 @@ const MOST_WAITING: usize = 4096;
 /// How long they are not read then.
 const RELIEF: Duration = Duration::from_millis(5);
 
-/// How long its start may take, if somebody waits for it.
-const START_WITHIN: Duration = Duration::from_secs(30);
+/// How long a start may take. A process that does not serve by then is ended.
+const START_WITHIN: Duration = Duration::from_secs(if cfg!(test) { 5 } else { 30 });
 
 /// If a process ends and its next start is later than this, clients are refused. They can then go to another host.
 const CLIENTS_WAIT: Duration = Duration::from_millis(500);
@@ -93,6 +93,8 @@ struct ServiceInstance {
     pid: u32,
     link: Arc<ServiceLink>,
     trail_changed: Arc<OwnedFd>,
+    /// It has not said yet that it serves, and is ended at this time if it still has not.
+    ready_by: Option<Instant>,
     /// It has handed over its sockets, and is killed at this time if it has not ended.
     ends_by: Option<Instant>,
 }
@@ -244,17 +246,20 @@ impl ServiceSupervisor {
                 now.restart = Restart::After(tell);
                 let current = now.current;
                 now.hand_over(|number| number == current, Instant::now() + drain);
-                (now.status.pid, drain + START_WITHIN)
+                (
+                    now.status.pid,
+                    drain + process::ENDS_WITHIN * 2 + START_WITHIN,
+                )
             }
         };
+        // Each thread keeps to these times, and tells what has become of its process.
+        let within = within + process::ENDS_WITHIN * 2;
         let started = told.recv_timeout(within).unwrap_or_else(|error| {
-            if error == RecvTimeoutError::Disconnected {
-                return Err(self.service.cannot_start(&"the daemon stops"));
-            }
-            self.service.end_replacement();
-            // It serves now, has failed, or ends.
-            let last = told.recv_timeout(process::ENDS_WITHIN * 2);
-            last.unwrap_or_else(|_| Err(self.service.cannot_start(&silent_for(within))))
+            let why = match error {
+                RecvTimeoutError::Disconnected => "the daemon stops".to_owned(),
+                RecvTimeoutError::Timeout => silent_for(within),
+            };
+            Err(self.service.cannot_start(&why))
         });
         let mut now = self.service.now.lock();
         now.restart = Restart::No;
@@ -339,6 +344,8 @@ impl SupervisedState {
         for process in &mut self.processes {
             if which(process.number) && process.ends_by.is_none() {
                 process.ends_by = Some(ends_by);
+                // Its thread waits until then at most.
+                let _ = rustix::io::write(&process.trail_changed, &1_u64.to_ne_bytes());
                 if process.link.tell(&ToService::HandOver).is_err() {
                     process.link.close();
                 }
@@ -383,16 +390,6 @@ impl SupervisedService {
         };
         let message = format!("the {} is not restarted: {why}", self.name);
         Err(Error::pool(Kind::Busy, message))
-    }
-
-    /// Ends a process that is to replace the current one, and has not done so.
-    fn end_replacement(&self) {
-        let now = self.now.lock();
-        let newest = now.processes.last();
-        let waits = |process: &&ServiceInstance| process.number > now.current;
-        if let Some(replacement) = newest.filter(waits) {
-            replacement.link.close();
-        }
     }
 
     fn supervise(&self, first: FirstStart, mut started: StartSender) {
@@ -524,6 +521,7 @@ impl SupervisedService {
             pid: child.id(),
             link: Arc::new(link),
             trail_changed,
+            ready_by: Some(Instant::now() + START_WITHIN),
             ends_by: None,
         };
         let text = ToService::Configuration(config.text.to_string());
@@ -602,6 +600,11 @@ impl SupervisedService {
         });
         let mut now = self.now.lock();
         now.current = process.number;
+        for serving in &mut now.processes {
+            if serving.number == process.number {
+                serving.ready_by = None;
+            }
+        }
         now.status.state = ServiceState::Serving;
         now.status.pid = Some(process.pid);
         now.kept = kept;
@@ -629,16 +632,15 @@ impl SupervisedService {
         let mut events = ServiceEvents::new(self.name, link, &trail);
         loop {
             self.tell_trouble(link, &mut told)?;
-            if self.is_late(process.number) {
-                return Some(Error::lost(
-                    "it has handed over its sockets, and does not end",
-                ));
-            }
+            let within = match self.time_left(process.number) {
+                Ok(within) => within,
+                Err(late) => return Some(late),
+            };
             if self.name == BROKER && trail.waiting() > MOST_WAITING && self.pause(RELIEF) {
                 continue;
             }
             if !link
-                .wait(process.trail_changed.as_fd(), LOOK)
+                .wait(process.trail_changed.as_fd(), within)
                 .unwrap_or(true)
             {
                 // Whatever changes after this wakes the thread again.
@@ -686,11 +688,25 @@ impl SupervisedService {
         }
     }
 
-    /// Whether a process has handed over its sockets, and should have ended by now.
-    fn is_late(&self, number: u64) -> bool {
+    /// How long its thread may wait for it. An error: it has not served, or not ended, in time.
+    fn time_left(&self, number: u64) -> Result<Duration> {
         let now = self.now.lock();
-        let ends_by = now.process(number).and_then(|process| process.ends_by);
-        ends_by.is_some_and(|ends_by| Instant::now() > ends_by)
+        let Some(process) = now.process(number) else {
+            return Ok(LOOK);
+        };
+        let left = |by: Option<Instant>| by.map(|by| by.saturating_duration_since(Instant::now()));
+        let (ready, ends) = (left(process.ready_by), left(process.ends_by));
+        if ready.is_some_and(|left| left.is_zero()) {
+            return Err(self.cannot_start(&silent_for(START_WITHIN)));
+        }
+        if ends.is_some_and(|left| left.is_zero()) {
+            let why = "it has handed over its sockets, and does not end";
+            return Err(Error::lost(why));
+        }
+        // A wait ends up to a millisecond early.
+        let nearest = [ready, ends].into_iter().flatten().min();
+        let nearest = nearest.map_or(LOOK, |left| left + Duration::from_millis(1));
+        Ok(nearest.min(LOOK))
     }
 
     /// Waits so long, or until something has changed. False if the service is to end.
@@ -776,12 +792,13 @@ impl SupervisedService {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::net::TcpListener;
     use std::os::unix::fs::symlink;
 
     use hsmux_audit::{Actor, Event};
     use hsmux_pool::Seat;
     use hsmux_token::Token;
-    use hsmux_wire::RecordKind;
+    use hsmux_wire::{ListeningSocket, RecordKind};
     use rustix::net::{SocketType, sockopt};
     use serde_json::Map;
 
@@ -809,6 +826,19 @@ mod tests {
             link.report(refused).unwrap();
             while link.hear().is_ok() {}
             return;
+        }
+        if std::env::args().next_back().as_deref() == Some(NODE) {
+            // With sockets of the one before it hangs. Without any it serves, and ends.
+            if matches!(link.hear(), Ok(ToService::Socket(_))) {
+                while link.hear().is_ok() {}
+                return;
+            }
+            let listens = FromService::Listens(ListeningSocket {
+                name: "listen".into(),
+                socket: TcpListener::bind("127.0.0.1:0").unwrap().into(),
+            });
+            link.report(listens).unwrap();
+            return link.report(FromService::Ready).unwrap();
         }
         link.record(&act("one"), RecordKind::Event).unwrap();
         link.record(&act("two"), RecordKind::Announce(7)).unwrap();
@@ -860,6 +890,20 @@ mod tests {
         let started = ServiceSupervisor::start(GATEWAY, daemon.running(), &program());
         let error = started.err().expect("an end").to_string();
         assert!(error.contains("as the node alone may"), "{error}");
+    }
+
+    #[test]
+    fn one_that_hangs_in_its_start_is_ended_and_its_sockets_are_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        let daemon = daemon(folder.path());
+        let supervisor = ServiceSupervisor::start(NODE, daemon.running(), &program()).unwrap();
+        let begun = Instant::now();
+        // The second process hangs. The third gets no sockets, and serves.
+        while supervisor.status().restarts < 3 {
+            assert!(begun.elapsed() < LOOK * 3, "{:?}", supervisor.status());
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert!(begun.elapsed() >= START_WITHIN);
     }
 
     #[test]
