@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use hsmux_config::{Allowed, Config, no_peer};
 use hsmux_state::Timestamp;
 use hsmux_token::{Error, Kind, Result};
-use hsmux_wire::{Entrance, Greeting, Reactor, ServiceClient, frame};
+use hsmux_wire::{Admitted, Entrance, Greeting, Reactor, ServiceClient, frame};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -87,10 +87,17 @@ impl Peers {
     }
 
     /// Serves a connection of this host from this address. A host that may not connect is told the reason.
-    pub(crate) fn serve_from(&self, running: &Running, name: &str, from: &str, stream: UnixStream) {
+    pub(crate) fn serve_from(
+        &self,
+        running: &Running,
+        name: &str,
+        from: &str,
+        stream: UnixStream,
+    ) -> Option<Admitted> {
         let end = stream.try_clone();
-        let Err(error) = self.serve(running, name, stream) else {
-            return;
+        let error = match self.serve(running, name, stream) {
+            Ok(admitted) => return Some(admitted),
+            Err(error) => error,
         };
         self.refuse(from, &error.to_string(), "or leave it as it is");
         let mut told = Vec::new();
@@ -99,10 +106,11 @@ impl Peers {
             let _ = end.set_nonblocking(true);
             let _ = end.write_all(&told);
         }
+        None
     }
 
     /// Serves a connection of this host, if it may connect. The connection says hello like any other.
-    pub fn serve(&self, running: &Running, name: &str, stream: UnixStream) -> Result<()> {
+    pub fn serve(&self, running: &Running, name: &str, stream: UnixStream) -> Result<Admitted> {
         let entrance = self.entrance(running, name)?;
         entrance.take(stream).map_err(|error| {
             let message = format!("a connection of {name} is not taken in: {error}");

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use hsmux_token::{Error, Kind, Result};
@@ -75,7 +75,7 @@ struct Within {
 
 impl Entrance {
     /// Serves a connection, which says hello as any other.
-    pub fn take(&self, stream: UnixStream) -> io::Result<()> {
+    pub fn take(&self, stream: UnixStream) -> io::Result<Admitted> {
         let within = &self.0;
         if within.open.get() >= within.most {
             let message = format!(
@@ -90,12 +90,31 @@ impl Entrance {
         // All have this process's own user id. The caller gives each host its share.
         let open = within.open.one();
         let (watch, budgets) = (&within.watch, &within.budgets);
-        Caller::admit(watch, stream, peer, service, open, budgets, within.number).map(drop)
+        let caller = Caller::admit(watch, stream, peer, service, open, budgets, within.number)?;
+        Ok(Admitted(Arc::downgrade(&caller)))
     }
 
     /// Open connections.
     pub fn connections(&self) -> usize {
         self.0.open.get()
+    }
+}
+
+/// A connection that an [`Entrance`] has taken.
+pub struct Admitted(Weak<Caller>);
+
+impl Admitted {
+    /// Whether it is open.
+    pub fn is_open(&self) -> bool {
+        let caller = self.0.upgrade();
+        caller.is_some_and(|caller| !caller.has_ended())
+    }
+
+    /// Closes it, whoever has a descriptor of the other end.
+    pub fn end(&self) {
+        if let Some(caller) = self.0.upgrade() {
+            caller.end();
+        }
     }
 }
 

@@ -30,7 +30,7 @@ mod socket;
 mod wipe;
 mod write_batch;
 
-pub use accept::{Entrance, Listening};
+pub use accept::{Admitted, Entrance, Listening};
 pub use backoff::Backoff;
 pub use client::{Client, VerifyServer};
 pub use connection::{Broken, Connection, decode};

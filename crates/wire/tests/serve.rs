@@ -370,11 +370,27 @@ fn an_entrance_takes_no_more_connections_than_it_may() {
     let entrance = reactor.entrance(Arc::new(Front(daemon)), 2);
     let take = || {
         let (near, far) = UnixStream::pair().unwrap();
-        entrance.take(far).map(|()| near)
+        entrance.take(far).map(|_| near)
     };
     let held = [take().unwrap(), take().unwrap()];
     let refused = take().unwrap_err().to_string();
     assert!(refused.contains("2 connections are open"), "{refused}");
     drop(held);
     until("a closed connection makes room", || take().is_ok());
+}
+
+/// The service's end may be in another process as well.
+#[test]
+fn a_connection_of_an_entrance_can_be_ended() {
+    let reactor = Reactor::start().unwrap();
+    let daemon = Daemon::new(Arc::new(Echo));
+    let entrance = reactor.entrance(Arc::new(Front(daemon)), 2);
+    let (near, far) = UnixStream::pair().unwrap();
+    let copy = near.try_clone().unwrap();
+    let admitted = entrance.take(far).unwrap();
+    assert!(admitted.is_open());
+    drop(near);
+    admitted.end();
+    assert_eq!((&copy).read(&mut [0]).unwrap(), 0);
+    assert!(!admitted.is_open());
 }

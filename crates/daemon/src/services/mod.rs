@@ -4,6 +4,7 @@
 //! A service parses what strangers send. It holds no PIN and no module, and what it may use is decided here, as for
 //! every other connection.
 
+mod connections;
 mod events;
 mod kept_sockets;
 mod link_socket;

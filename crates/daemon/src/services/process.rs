@@ -2,11 +2,13 @@
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use hsmux_config::{Config, StartedBy, User};
 use hsmux_wire::ServiceLink;
 use hsmux_worker::environment_with;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use super::ServiceProgram;
 use crate::child::end_of;
@@ -124,12 +126,46 @@ fn become_user(command: &mut Command, user: &User) -> std::io::Result<()> {
 }
 
 fn end(mut child: Child) -> String {
-    let until = Instant::now() + ENDS_WITHIN;
-    if let Some(fate) = end_of(&mut child, until) {
-        return fate;
+    await_exit(&child, Instant::now() + ENDS_WITHIN);
+    // And whatever it has started. It has not been waited for, so its number is still that of its group.
+    if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
+        let _ = kill_process_group(group, Signal::KILL);
     }
-    let _ = child.kill();
     let until = Instant::now() + KILLED_WITHIN;
     let fate = end_of(&mut child, until);
     fate.unwrap_or_else(|| "it hangs in the kernel, and does not end though it was killed".into())
+}
+
+fn await_exit(child: &Child, until: Instant) {
+    let Some(pid) = Pid::from_raw(child.id().cast_signed()) else {
+        return;
+    };
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    while matches!(waitid(WaitId::Pid(pid), options), Ok(None)) && Instant::now() < until {
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_service_has_started_ends_with_it() {
+        let (mut near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut command = Command::new("/bin/sh");
+        command
+            .args(["-c", "sleep 1000 & exit 3"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::from(std::os::fd::OwnedFd::from(far)))
+            .process_group(0);
+        let child = command.spawn().unwrap();
+        drop(command);
+        let fate = ServiceChild::Own(child).end();
+        assert_eq!(fate, "exit status: 3");
+        // Its output is open as long as one of them is there.
+        near.set_read_timeout(Some(ENDS_WITHIN)).unwrap();
+        let read = std::io::Read::read(&mut near, &mut [0]);
+        assert!(matches!(read, Ok(0)), "{read:?}");
+    }
 }

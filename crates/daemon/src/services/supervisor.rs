@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use hsmux_config::{Config, StartedBy, User};
 use hsmux_token::{Error, Kind, Result};
-use hsmux_wire::{Entrance, FromService, ServiceClient, ServiceLink, ToService};
+use hsmux_wire::{Admitted, Entrance, FromService, ServiceClient, ServiceLink, ToService};
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::connections::ServiceConnections;
 use super::events::ServiceEvents;
 use super::kept_sockets::KeptSockets;
 use super::link_socket::LinkSocket;
@@ -80,6 +81,8 @@ struct SupervisedState {
     next: u64,
     /// Those of the current process.
     kept: KeptSockets,
+    /// Whose processes have had them.
+    kept_of: Option<User>,
     /// A restart by an administrator is under way.
     restart: Restart,
     listens: bool,
@@ -184,6 +187,7 @@ impl ServiceSupervisor {
                 current: 0,
                 next: 0,
                 kept: KeptSockets::default(),
+                kept_of: None,
                 restart: Restart::No,
                 listens: true,
                 is_ending: false,
@@ -414,8 +418,8 @@ impl SupervisedService {
             now.status.state = ServiceState::Ended;
             now.status.pid = None;
             now.status.problem = Some(ended.problem.to_string());
-            if !ended.has_served {
-                // The sockets may be why.
+            if !ended.has_served || ended.problem.kind() == Kind::Protocol {
+                // The sockets may be why. A process that was taken over could have others accept on them.
                 now.kept.close();
             }
             self.changed.notify_all();
@@ -524,6 +528,11 @@ impl SupervisedService {
             ready_by: Some(Instant::now() + START_WITHIN),
             ends_by: None,
         };
+        let user = process::user_of(self.name, &process::as_written(&config)).cloned();
+        if now.kept_of != user && !is_beside {
+            now.kept.close();
+        }
+        now.kept_of = user;
         let text = ToService::Configuration(config.text.to_string());
         let given = now.kept.give(&process.link);
         if let Err(error) = given.and_then(|()| process.link.tell(&text)) {
@@ -630,6 +639,7 @@ impl SupervisedService {
         let mut kept = Some(KeptSockets::default());
         let trail = Arc::clone(&self.running.upgrade()?.shared.audit);
         let mut events = ServiceEvents::new(self.name, link, &trail);
+        let mut connections = ServiceConnections::default();
         loop {
             self.tell_trouble(link, &mut told)?;
             let within = match self.time_left(process.number) {
@@ -678,7 +688,7 @@ impl SupervisedService {
                     let message = "it speaks for other hosts, as the node alone may";
                     return Some(Error::protocol(message));
                 }
-                Ok(asked) => self.carry_out(asked)?,
+                Ok(asked) => self.carry_out(asked, &mut connections)?,
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return said,
                 Err(error) => {
                     let message = format!("it says what nobody understands: {error}");
@@ -740,23 +750,23 @@ impl SupervisedService {
     }
 
     /// A connection of its own.
-    fn serve(&self, running: &Running, connection: UnixStream) {
+    fn serve(&self, running: &Running, connection: UnixStream) -> Option<Admitted> {
         let taken = match &self.entrance {
             Some(entrance) => entrance
                 .take(connection)
                 .map_err(|error| Error::token(Kind::Busy, error.to_string())),
             None => Err(Error::request(Kind::Forbidden, "it may not use keys")),
         };
-        if let Err(error) = taken {
-            running.shared.refuse_service(self.name, &error);
-        }
+        taken
+            .inspect_err(|error| running.shared.refuse_service(self.name, error))
+            .ok()
     }
 
     /// `None` when the daemon has gone.
-    fn carry_out(&self, asked: FromService) -> Option<()> {
+    fn carry_out(&self, asked: FromService, connections: &mut ServiceConnections) -> Option<()> {
         let running = self.running.upgrade()?;
         let peers = running.peers();
-        match asked {
+        let admitted = match asked {
             FromService::Connect {
                 client: ServiceClient::Host { name, from },
                 connection,
@@ -769,11 +779,17 @@ impl SupervisedService {
                 from,
                 problem,
                 advice,
-            } => peers.refuse(&from, &problem, &advice),
+            } => {
+                peers.refuse(&from, &problem, &advice);
+                None
+            }
             FromService::Listens(_)
             | FromService::Ready
             | FromService::Failed(_)
-            | FromService::Record { .. } => {}
+            | FromService::Record { .. } => None,
+        };
+        if let Some(admitted) = admitted {
+            connections.add(admitted);
         }
         Some(())
     }

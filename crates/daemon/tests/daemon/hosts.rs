@@ -74,7 +74,7 @@ fn hosts_have_twice_the_connections_of_the_configuration_at_most() {
     let soon = Instant::now() + Duration::from_secs(120);
     let serve = || {
         let (near, far) = UnixStream::pair().unwrap();
-        running.peers().serve(running, "web1", far).map(|()| near)
+        running.peers().serve(running, "web1", far).map(|_| near)
     };
     while serve().is_err() {
         assert!(Instant::now() < soon, "places stay taken");
