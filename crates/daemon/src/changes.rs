@@ -76,33 +76,36 @@ pub fn what_can_change(old: &Config, file: &Config) -> Config {
     new
 }
 
-/// The configuration after a restart of this service, which has read its section anew. What starts it is settled at the
-/// daemon's start.
-pub fn with_service(old: &Config, service: &str) -> Config {
-    let written = as_written(old);
+/// The configuration after a start of this service, which has read its section as it was `sent`. What starts it is
+/// settled at the daemon's start.
+pub fn with_service(old: &Config, service: &str, sent: &Config) -> Config {
+    let written = as_written(sent);
     let starter = started_by(service, old);
     let mut new = old.clone();
-    match service {
-        BROKER => {
-            new.broker = written.broker;
-            if let Some(broker) = &mut new.broker {
-                broker.started_by = starter;
-            }
-        }
-        GATEWAY => {
-            new.gateway = written.gateway;
-            if let Some(gateway) = &mut new.gateway {
-                gateway.started_by = starter;
-            }
-        }
-        _ => {
-            new.node = written.node;
-            if let Some(node) = &mut new.node {
-                node.started_by = starter;
-            }
-        }
+    take_section(&mut new, service, written);
+    if let Some(broker) = new.broker.as_mut().filter(|_| service == BROKER) {
+        broker.started_by = starter;
+    }
+    if let Some(gateway) = new.gateway.as_mut().filter(|_| service == GATEWAY) {
+        gateway.started_by = starter;
+    }
+    if let Some(node) = new.node.as_mut().filter(|_| service == NODE) {
+        node.started_by = starter;
+    }
+    if sent.text != old.text {
+        // A later reload changed it while it started.
+        let later = what_can_change(&new, &as_written(old));
+        take_section(&mut new, service, later);
     }
     new
+}
+
+fn take_section(config: &mut Config, service: &str, from: Config) {
+    match service {
+        BROKER => config.broker = from.broker,
+        GATEWAY => config.gateway = from.gateway,
+        _ => config.node = from.node,
+    }
 }
 
 /// The broker that runs, with what it takes over.
@@ -317,10 +320,29 @@ name = "b"
         let (old, file) = (read(FILE), read(&FILE.replace(":443", ":444")));
         let new = what_can_change(&old, &file);
         assert_ne!(new.gateway, file.gateway);
-        assert_eq!(with_service(&new, NODE).gateway, old.gateway);
-        let restarted = with_service(&new, GATEWAY);
+        assert_eq!(with_service(&new, NODE, &new).gateway, old.gateway);
+        let restarted = with_service(&new, GATEWAY, &new);
         assert_eq!(restarted.gateway, file.gateway);
         assert_eq!(with_a_restart(&restarted, &file), [""; 0]);
+    }
+
+    #[test]
+    fn a_reload_during_a_start_is_taken_over_in_part() {
+        let (sent, file) = (
+            read(&FILE.replace(":443", ":444")),
+            read(&FILE.replace(":443", ":445").replace("\"www\"", "\"w3\"")),
+        );
+        let new = what_can_change(&what_can_change(&read(FILE), &sent), &file);
+        let started = with_service(&new, GATEWAY, &sent);
+        let gateway = started.gateway.as_ref().expect("a gateway");
+        let expected = sent.gateway.as_ref().expect("a gateway");
+        assert_eq!(gateway.listen, expected.listen);
+        assert_eq!(
+            gateway.sites,
+            file.gateway.as_ref().expect("a gateway").sites
+        );
+        let said = "[gateway] changed: hsmux restart gateway applies it";
+        assert_eq!(with_a_restart(&started, &file), [said]);
     }
 
     #[test]
@@ -329,7 +351,8 @@ name = "b"
             let section = format!("[{service}]");
             let unit = format!("{section}\nstarted_by = \"systemd\"");
             let (old, file) = (read(FILE), read(&FILE.replace(&section, &unit)));
-            let restarted = with_service(&what_can_change(&old, &file), service);
+            let new = what_can_change(&old, &file);
+            let restarted = with_service(&new, service, &new);
             assert_eq!(started_by(service, &restarted), StartedBy::Daemon);
             let said = format!("{section} changed: this needs a restart");
             assert_eq!(with_a_restart(&restarted, &file), [said]);

@@ -337,15 +337,13 @@ impl Running {
 
     /// Restarts a service. Its section is then in force as the last reload read it.
     pub(crate) fn restart_service(&self, service: ServiceName) -> Result<String> {
-        let line = self.services.restart(service, &self.config())?;
-        self.service_reads_anew(service.as_str());
-        Ok(line)
+        self.services.restart(service, &self.config())
     }
 
-    /// A new process of this service has its whole section.
-    pub(crate) fn service_reads_anew(&self, service: &str) {
+    /// A new process of this service serves. It has the whole section of the configuration that it was sent.
+    pub(crate) fn service_reads(&self, service: &str, sent: &Config) {
         let _turn = self.turn.lock();
-        let config = changes::with_service(&self.config(), service);
+        let config = changes::with_service(&self.config(), service, sent);
         self.config.store(Arc::new(config));
     }
 

@@ -475,7 +475,7 @@ impl SupervisedService {
 
     /// From a start to the end after it.
     fn live(&self, is_beside: bool, started: &mut StartSender) -> EndedInstance {
-        let (child, process) = match self.begin(is_beside) {
+        let (child, process, sent) = match self.begin(is_beside) {
             Ok(begun) => begun,
             Err(error) => {
                 let program = self.program.file.display();
@@ -488,7 +488,7 @@ impl SupervisedService {
             }
         };
         let mut has_served = false;
-        let said = self.attend(&process, started, &mut has_served);
+        let said = self.attend(&process, &sent, started, &mut has_served);
         process.link.close();
         let fate = child.end();
         let mut now = self.now.lock();
@@ -501,14 +501,12 @@ impl SupervisedService {
         }
     }
 
-    fn begin(&self, is_beside: bool) -> io::Result<(ServiceChild, ServiceInstance)> {
+    /// Starts a process, or takes one that was started. It has been sent this configuration.
+    fn begin(&self, is_beside: bool) -> io::Result<(ServiceChild, ServiceInstance, Arc<Config>)> {
         let stops = || io::Error::other("the daemon stops");
         let connected = self.links.as_ref().map(|links| self.await_link(links));
         let connected = connected.transpose()?;
         let running = self.running.upgrade().ok_or_else(stops)?;
-        if connected.is_some() {
-            running.service_reads_anew(self.name);
-        }
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let trail_changed = Arc::new(eventfd(0, flags)?);
         // Whoever changes the configuration meanwhile tells it after this.
@@ -552,7 +550,7 @@ impl SupervisedService {
         if now.is_ending || !now.listens {
             process.link.close();
         }
-        Ok((child, process))
+        Ok((child, process, config))
     }
 
     /// Waits for a process that something else has started.
@@ -631,6 +629,7 @@ impl SupervisedService {
     fn attend(
         &self,
         process: &ServiceInstance,
+        sent: &Config,
         started: &mut StartSender,
         has_served: &mut bool,
     ) -> Option<Error> {
@@ -671,6 +670,7 @@ impl SupervisedService {
                     if let Some(kept) = kept.take() {
                         *has_served = true;
                         self.take_over(process, kept);
+                        self.running.upgrade()?.service_reads(self.name, sent);
                     }
                     if let Some(started) = started.take() {
                         let _ = started.send(Ok(()));
