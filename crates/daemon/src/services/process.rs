@@ -1,11 +1,14 @@
 //! The process of a service: started with its link as standard input, and ended.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use hsmux_config::{Config, StartedBy, User};
+use hsmux_token::permissions::TrustedOwner;
 use hsmux_wire::ServiceLink;
 use hsmux_worker::environment_with;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -52,6 +55,7 @@ pub fn start(
     name: &str,
     config: &Config,
 ) -> std::io::Result<(Child, ServiceLink)> {
+    verify(&program.file)?;
     let (link, far) = ServiceLink::pair()?;
     let mut command = Command::new(&program.file);
     command
@@ -68,6 +72,16 @@ pub fn start(
         .apply(&mut command)
         .spawn()?;
     Ok((child, link))
+}
+
+/// Another program than the daemon's own has to be one that no other user can change, like a module.
+fn verify(program: &Path) -> std::io::Result<()> {
+    let number = |path: &Path| Some(std::fs::metadata(path).ok()?).map(|m| (m.dev(), m.ino()));
+    let own = number(Path::new("/proc/self/exe"));
+    if own.is_none() || own != number(program) {
+        TrustedOwner::RootOrSelf.verify(program)?;
+    }
+    Ok(())
 }
 
 /// Credentials for the collector of spans, which no other process gets: the broker sends spans.
@@ -149,6 +163,22 @@ fn await_exit(child: &Child, until: Instant) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_that_others_can_change_is_not_started() {
+        verify(&std::env::current_exe().unwrap()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("hsmux");
+        std::fs::write(&program, "").unwrap();
+        let permit = |mode| {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(&program, mode).unwrap();
+        };
+        permit(0o755);
+        verify(&program).unwrap();
+        permit(0o757);
+        verify(&program).unwrap_err();
+    }
 
     #[test]
     fn what_a_service_has_started_ends_with_it() {
