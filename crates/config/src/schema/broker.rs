@@ -65,7 +65,7 @@ pub(super) const BROKER: Section = Section {
             "started_by",
             r#""systemd""#,
             r#""daemon""#,
-            "What starts the process: \"daemon\", or \"systemd\" by the unit `hsmux-broker`. The daemon then accepts one process at a time at a socket beside that of [admin], with `-broker` in its name: of `user`, of root or of its own user. Takes effect at the start of the daemon.",
+            "What starts the process: \"daemon\", or \"systemd\" by the unit `hsmux-broker`. The daemon then accepts one process at a time at a socket beside that of [admin], with `-broker` in its name: of `user`, or without `user` of root or its own user. Takes effect at the start of the daemon.",
         ),
         key(
             "max_body",

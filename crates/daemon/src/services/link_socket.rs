@@ -69,16 +69,16 @@ impl LinkSocket {
         })
     }
 
-    /// Waits for a process of this user, of root or of the daemon's own user: its link, and its process id. `None`: none
+    /// Waits for a process of one of these users: its link, and its process id. `None`: none
     /// has come within this time. Nobody can keep it from others: it looks at whoever waits, without a pause.
-    pub fn accept(&self, user: Option<u32>, within: Duration) -> Option<(ServiceLink, u32)> {
+    pub fn accept(&self, users: &[u32], within: Duration) -> Option<(ServiceLink, u32)> {
         let until = Instant::now() + within;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return None;
             }
-            match self.next(user, left) {
+            match self.next(users, left) {
                 Ok(Some(connected)) => return Some(connected),
                 Ok(None) => {}
                 // There are no descriptors, or the other end has gone.
@@ -91,7 +91,7 @@ impl LinkSocket {
     }
 
     /// Looks at the next connection.
-    fn next(&self, user: Option<u32>, within: Duration) -> io::Result<Option<(ServiceLink, u32)>> {
+    fn next(&self, users: &[u32], within: Duration) -> io::Result<Option<(ServiceLink, u32)>> {
         let within = Timespec {
             tv_sec: within.as_secs().cast_signed(),
             tv_nsec: i64::from(within.subsec_nanos()),
@@ -102,9 +102,8 @@ impl LinkSocket {
         }
         let link = accept_with(&self.listener, SocketFlags::CLOEXEC)?;
         let peer = sockopt::socket_peercred(&link)?;
-        let own = rustix::process::geteuid();
-        if !peer.uid.is_root() && peer.uid != own && Some(peer.uid.as_raw()) != user {
-            let uid = peer.uid.as_raw();
+        let uid = peer.uid.as_raw();
+        if !users.contains(&uid) {
             self.warn(|path| {
                 tracing::warn!(
                     uid,
@@ -190,17 +189,23 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("admin-gateway.sock");
         let links = LinkSocket::open(&path).unwrap();
+        let own = [rustix::process::geteuid().as_raw()];
         // More than 8 wait without a process that is served.
         let gone: Vec<_> = (0..100)
             .map(|_| ServiceLink::connect(&path).unwrap())
             .collect();
         drop(gone);
         let there = ServiceLink::connect(&path).unwrap();
-        let (link, pid) = links.accept(None, Duration::from_secs(30)).expect("a link");
+        let (link, pid) = links.accept(&own, Duration::from_secs(30)).expect("a link");
         assert_eq!(pid, std::process::id());
         link.tell(&ToService::StopListening).unwrap();
         let heard = ServiceLink::of_service(there).hear().unwrap();
         assert!(matches!(heard, ToService::StopListening));
-        assert!(links.accept(None, Duration::from_millis(1)).is_none());
+        assert!(links.accept(&own, Duration::from_millis(1)).is_none());
+        // Neither root nor the daemon's own user, if another one is the service.
+        let _other = ServiceLink::connect(&path).unwrap();
+        let other = [own[0] + 1];
+        assert!(links.accept(&other, Duration::from_millis(100)).is_none());
+        assert!(links.accept(&own, Duration::from_millis(1)).is_none());
     }
 }

@@ -557,7 +557,7 @@ impl SupervisedService {
     fn await_link(&self, links: &LinkSocket) -> io::Result<(ServiceLink, u32)> {
         let until = Instant::now() + LINK_WAITS;
         // The user of this configuration: each look-up reads files.
-        let mut known: Option<(Arc<Config>, u32)> = None;
+        let mut known: Option<(Arc<Config>, Vec<u32>)> = None;
         loop {
             let running = {
                 let mut now = self.now.lock();
@@ -579,17 +579,22 @@ impl SupervisedService {
             };
             let config = running.config();
             drop(running);
-            let user = match &known {
-                Some((of, user)) if Arc::ptr_eq(of, &config) => Some(*user),
-                _ => {
-                    let written = process::as_written(&config);
-                    process::user_of(self.name, &written).and_then(User::id)
-                }
-            };
-            known = user.map(|user| (config, user));
-            if let Some(connected) = links.accept(user, LINK_POLL) {
+            let of = known.take().filter(|(of, _)| Arc::ptr_eq(of, &config));
+            let users = of.map_or_else(|| self.users(&config), |(_, users)| users);
+            let connected = links.accept(&users, LINK_POLL);
+            // A user that does not exist is looked for again.
+            known = (!users.is_empty()).then_some((config, users));
+            if let Some(connected) = connected {
                 return Ok(connected);
             }
+        }
+    }
+
+    /// Who may be the service: its user; without one root, and the daemon's own.
+    fn users(&self, config: &Config) -> Vec<u32> {
+        match process::user_of(self.name, &process::as_written(config)) {
+            Some(user) => user.id().into_iter().collect(),
+            None => vec![0, rustix::process::geteuid().as_raw()],
         }
     }
 
