@@ -225,6 +225,7 @@ impl ServiceSupervisor {
             now.listens = false;
             // A client that connects after the service has closed its sockets is to be refused.
             now.kept.close();
+            now.forget_restart();
         }
         self.service.tell(&ToService::StopListening);
     }
@@ -281,6 +282,7 @@ impl ServiceSupervisor {
         let mut now = self.service.now.lock();
         now.is_ending = true;
         now.kept.close();
+        now.forget_restart();
         for process in &now.processes {
             process.link.close();
         }
@@ -341,6 +343,13 @@ impl SupervisedState {
         self.processes
             .iter()
             .find(|process| process.number == number)
+    }
+
+    /// The next process will not start. Whoever waits for it hears that.
+    fn forget_restart(&mut self) {
+        if matches!(self.restart, Restart::After(_)) {
+            self.restart = Restart::No;
+        }
     }
 
     /// Has these processes leave the clients to another one, and end.
