@@ -38,6 +38,9 @@ const RELIEF: Duration = Duration::from_millis(5);
 /// How long a start may take. A process that does not serve by then is ended.
 const START_WITHIN: Duration = Duration::from_secs(if cfg!(test) { 5 } else { 30 });
 
+/// Replaced processes that still serve clients. With so many there is no further restart.
+const MOST_DRAINING: usize = 4;
+
 /// If a process ends and its next start is later than this, clients are refused. They can then go to another host.
 const CLIENTS_WAIT: Duration = Duration::from_millis(500);
 
@@ -395,7 +398,9 @@ impl SupervisedService {
         } else if now.is_ending || !now.listens {
             "the daemon stops"
         } else if !matches!(now.restart, Restart::No) {
-            "another restart is under way"
+            "another restart is under way; hsmux status shows when it serves"
+        } else if drain.len() >= MOST_DRAINING {
+            &many
         } else if now.status.state != ServiceState::Serving {
             "it does not serve, and is started again by itself; hsmux status says why"
         } else {
