@@ -88,6 +88,8 @@ struct SupervisedState {
     kept_of: Option<User>,
     /// A restart by an administrator is under way.
     restart: Restart,
+    /// The number of the last one.
+    restart_number: u64,
     listens: bool,
     is_ending: bool,
 }
@@ -192,6 +194,7 @@ impl ServiceSupervisor {
                 kept: KeptSockets::default(),
                 kept_of: None,
                 restart: Restart::No,
+                restart_number: 0,
                 listens: true,
                 is_ending: false,
             }),
@@ -239,23 +242,26 @@ impl ServiceSupervisor {
     /// - A broker's or a node's new process starts when the old one has ended, which takes `drain` at most.
     pub fn restart(&self, drain: Duration) -> Result<String> {
         let (tell, told) = channel();
-        let (old, within) = {
+        let (old, number, within) = {
             // Before the state: whoever joins the threads has set `is_ending`.
             let mut threads = self.threads.lock();
             let mut now = self.service.now.lock();
             self.service.check_restart(&now)?;
+            now.restart_number += 1;
+            let number = now.restart_number;
             if self.service.overlaps() {
                 threads.retain(|thread| !thread.is_finished());
                 let thread = self.service.spawn(FirstStart::OfReplacement, Some(tell));
                 threads.push(thread.map_err(|e| self.service.cannot_start(&e))?);
                 now.restart = Restart::Beside;
-                (now.status.pid, START_WITHIN)
+                (now.status.pid, number, START_WITHIN)
             } else {
                 now.restart = Restart::After(tell);
                 let current = now.current;
                 now.hand_over(|number| number == current, Instant::now() + drain);
                 (
                     now.status.pid,
+                    number,
                     drain + process::ENDS_WITHIN * 2 + START_WITHIN,
                 )
             }
@@ -270,7 +276,10 @@ impl ServiceSupervisor {
             Err(self.service.cannot_start(&why))
         });
         let mut now = self.service.now.lock();
-        now.restart = Restart::No;
+        // Another one may be under way by now.
+        if now.restart_number == number {
+            now.restart = Restart::No;
+        }
         self.service.changed.notify_all();
         started?;
         let (name, new) = (self.service.name, now.status.pid.unwrap_or_default());
@@ -393,8 +402,18 @@ impl SupervisedService {
     }
 
     fn check_restart(&self, now: &SupervisedState) -> Result<()> {
+        let drains = now.processes.iter().filter(|old| old.ends_by.is_some());
+        let drain: Vec<_> = drains.map(|old| old.pid.to_string()).collect();
+        let unit = format!(
+            "the daemon has not started it; systemctl restart hsmux-{} restarts its unit",
+            self.name
+        );
+        let many = format!(
+            "processes {} still serve their clients; wait until one of them has ended, or end it with kill",
+            drain.join(", ")
+        );
         let why = if self.links.is_some() {
-            "the daemon has not started it; systemctl restart restarts its unit"
+            &unit
         } else if now.is_ending || !now.listens {
             "the daemon stops"
         } else if !matches!(now.restart, Restart::No) {
