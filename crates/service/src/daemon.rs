@@ -47,7 +47,7 @@ pub enum DaemonEvent {
 
 /// The daemon closes the link of a user who may not be the service.
 const NO_CONFIGURATION: &str = "the daemon has closed the link without a configuration: it stops, or `user` in the \
-     service's section is not the user of this process";
+     service's section is not the user of this process; the log of hsmux says which";
 
 impl Daemon {
     /// Waits for the configuration, which the daemon has read from `file`.

@@ -159,7 +159,7 @@ impl Services {
         };
         let service = service.ok_or_else(|| {
             let message =
-                format!("the daemon has no {name}: [{name}] was not there when it started");
+                format!("the daemon has no {name}: [{name}] was not there when it started; systemctl restart hsmux starts it");
             Error::request(Kind::Invalid, message)
         })?;
         service.restart(drain_time(name, config).unwrap_or(END_WITHIN))

@@ -347,7 +347,8 @@ fn clients_of(name: &str) -> Option<Clients> {
 }
 
 fn silent_for(within: Duration) -> String {
-    format!("it says nothing within {} s", within.as_secs())
+    let within = within.as_secs();
+    format!("it says nothing within {within} s; the log of hsmux may say why")
 }
 
 impl SupervisedState {
