@@ -31,6 +31,11 @@ pub trait ServiceProcess: Sized {
     fn hand_over(self) {
         drop(self);
     }
+
+    /// A signal: ends as at a stop. Its unit may start another process, which gets the same sockets.
+    fn terminate(self) {
+        drop(self.stop_listening());
+    }
 }
 
 /// What ends a service.
@@ -61,7 +66,7 @@ pub fn run<S: ServiceProcess>(link: OwnedFd, file: PathBuf, ended_by: EndedBy) -
                 None => return Ok(()),
             },
             DaemonEvent::Terminate => {
-                drop(service.stop_listening());
+                service.terminate();
                 return Ok(());
             }
             DaemonEvent::HandOver => {

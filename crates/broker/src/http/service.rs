@@ -140,6 +140,10 @@ impl ServiceProcess for BrokerService {
             serving.abort_all();
         }
     }
+
+    fn terminate(self) {
+        self.hand_over();
+    }
 }
 
 impl BrokerService {
