@@ -10,6 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::access_log::{AccessLog, access_log};
 use super::acme::{Acme, NO_HTTP, acme};
+use super::member::process_user;
 use super::network::Network;
 use super::reader::{ExternalReference, Fields, Source, text};
 use super::sections::{many, one, unique};
@@ -178,7 +179,7 @@ fn gateway(fields: &mut Fields<'_, '_, '_>) -> GatewaySection {
             .error(fields.span_of("ticket_secret"), message);
     }
     GatewaySection {
-        user: fields.read("user", parse::user),
+        user: process_user(fields),
         started_by: parse::started_by(fields),
         tickets,
         connections: number(fields, "connections", 50_000),
