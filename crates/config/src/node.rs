@@ -94,11 +94,11 @@ pub fn read(
         return None;
     }
     let served = document.contains_key("peer");
-    let uses = members.iter().any(|member| member.node.is_some());
+    let links = members.iter().any(|member| member.node.is_some());
     let section = one(source, document, "node", |fields| {
-        node(fields, served, uses)
+        node(fields, served, links)
     })?;
-    if section.listen.is_empty() && !uses {
+    if section.listen.is_empty() && !links {
         let message = "[node] neither listens nor is used: add listen, or a [[token]] with node";
         source.error(document["node"].span(), message);
     }
@@ -108,7 +108,7 @@ pub fn read(
     })
 }
 
-fn node(fields: &mut Fields<'_, '_, '_>, served: bool, uses: bool) -> Option<NodeSection> {
+fn node(fields: &mut Fields<'_, '_, '_>, served: bool, links: bool) -> Option<NodeSection> {
     let listen: Option<Vec<SocketAddr>> = fields.list("listen", |value: &DeValue<'_>| {
         let text = text(value)?;
         text.parse()
@@ -122,7 +122,7 @@ fn node(fields: &mut Fields<'_, '_, '_>, served: bool, uses: bool) -> Option<Nod
     let mut needed = |name| required(fields, name, |fields| fields.file(name));
     let (certificate, ca) = (needed("certificate"), needed("ca"));
     let user = process_user(fields);
-    if user.is_some() && uses {
+    if user.is_some() && links {
         let message = "a host with [[token]] node = reads key as the daemon's user, so key cannot be another \
                        user's: take out user, and have the node run as the daemon's user";
         fields.source.error(fields.span_of("user"), message);

@@ -101,6 +101,7 @@ impl Entrance {
 }
 
 /// A connection that an [`Entrance`] has taken.
+#[derive(Debug)]
 pub struct Admitted(Weak<Caller>);
 
 impl Admitted {
