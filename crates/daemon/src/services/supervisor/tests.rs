@@ -1,0 +1,149 @@
+use std::fs;
+use std::net::TcpListener;
+use std::os::fd::AsFd;
+use std::os::unix::fs::symlink;
+
+use hsmux_audit::{Actor, Event};
+use hsmux_pool::Seat;
+use hsmux_token::Token;
+use hsmux_wire::{FromService, ListeningSocket, RecordKind, ServiceLink};
+use rustix::net::{SocketType, sockopt};
+use serde_json::Map;
+
+use super::super::NODE;
+use super::lifecycle::LOOK;
+use super::*;
+use crate::Daemon;
+
+fn act(name: &str) -> Vec<u8> {
+    Event::act(&Arc::new(Actor::default()), name, Map::new()).to_bytes()
+}
+
+/// The service of the test below, in a process of its own; elsewhere the standard input is no link.
+#[test]
+fn service_process() {
+    let stdin = io::stdin();
+    if sockopt::socket_type(&stdin) != Ok(SocketType::SEQPACKET) {
+        return;
+    }
+    let link = ServiceLink::of_service(stdin.as_fd().try_clone_to_owned().unwrap());
+    if std::env::args().next_back().as_deref() == Some(GATEWAY) {
+        let refused = FromService::Refused {
+            from: "192.0.2.1:7".into(),
+            problem: "none".into(),
+            advice: "none".into(),
+        };
+        link.report(refused).unwrap();
+        while link.hear().is_ok() {}
+        return;
+    }
+    if std::env::args().next_back().as_deref() == Some(NODE) {
+        // With sockets of the one before it hangs. Without any it serves, and ends.
+        if matches!(link.hear(), Ok(ToService::Socket(_))) {
+            while link.hear().is_ok() {}
+            return;
+        }
+        let listens = FromService::Listens(ListeningSocket {
+            name: "listen".into(),
+            socket: TcpListener::bind("127.0.0.1:0").unwrap().into(),
+        });
+        link.report(listens).unwrap();
+        return link.report(FromService::Ready).unwrap();
+    }
+    link.record(&act("one"), RecordKind::Event).unwrap();
+    link.record(&act("two"), RecordKind::Announce(7)).unwrap();
+    loop {
+        match link.hear() {
+            Ok(ToService::Recorded {
+                number: 7,
+                result: Ok(()),
+            }) => link.report(FromService::Ready).unwrap(),
+            Ok(ToService::Trouble(Some(why))) => {
+                let error = Error::pool(Kind::Environment, why);
+                return link.report(FromService::Failed(error)).unwrap();
+            }
+            Ok(_) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+fn daemon(folder: &std::path::Path) -> Daemon {
+    let file = folder.join("hsmux.toml");
+    let text = "[pool]\nlabel = \"web\"\n[daemon]\nsocket = \"hsmux.sock\"\nlogin = \"peer\"\n\
+        [audit]\nkeys = true\n[[token]]\nmodule = \"/nowhere.so\"\nuri = \"pkcs11:token=a\"\n";
+    fs::write(&file, text).unwrap();
+    let config = hsmux_config::load(&file).unwrap_or_else(|m| panic!("{m:#?}"));
+    let seat = Seat {
+        name: "a".into(),
+        member: "a".into(),
+        weight: 1,
+        timeout: Duration::from_secs(60),
+        connector: Arc::new(|| Err::<Arc<dyn Token>, _>(Error::lost("no token"))),
+    };
+    Daemon::start_with(config, vec![seat]).unwrap()
+}
+
+fn program() -> ServiceProgram {
+    let own = concat!(module_path!(), "::service_process");
+    let (_, own) = own.split_once("::").unwrap();
+    ServiceProgram {
+        file: std::env::current_exe().unwrap(),
+        arguments: ["--exact", own, "--nocapture"].map(str::to_owned).to_vec(),
+    }
+}
+
+#[test]
+fn the_node_alone_speaks_for_other_hosts() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = daemon(folder.path());
+    let started = ServiceSupervisor::start(GATEWAY, daemon.running(), &program());
+    let error = started.err().expect("an end").to_string();
+    assert!(error.contains("as the node alone may"), "{error}");
+}
+
+#[test]
+fn one_that_hangs_in_its_start_is_ended_and_its_sockets_are_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = daemon(folder.path());
+    let supervisor = ServiceSupervisor::start(NODE, daemon.running(), &program()).unwrap();
+    let begun = Instant::now();
+    // The second process hangs. The third gets no sockets, and serves.
+    while supervisor.status().restarts < 3 {
+        assert!(begun.elapsed() < LOOK * 3, "{:?}", supervisor.status());
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(begun.elapsed() >= START_WITHIN);
+}
+
+#[test]
+fn the_broker_records_on_the_trail_and_hears_at_once_that_it_cannot() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = daemon(folder.path());
+    let running = daemon.running();
+    // It serves when its act has been recorded.
+    let supervisor = ServiceSupervisor::start(BROKER, running, &program()).unwrap();
+    let file = &running.config().audit.file;
+    let older = file.with_extension("1");
+    fs::rename(file, &older).unwrap();
+    symlink("/dev/full", file).unwrap();
+    running.shared.audit.reopen().unwrap_err();
+    let begun = Instant::now();
+    let is_told = || {
+        let problem = supervisor.status().problem;
+        problem.is_some_and(|why| why.contains("No space left"))
+    };
+    while !is_told() {
+        assert!(begun.elapsed() < LOOK / 2, "{:?}", supervisor.status());
+        thread::sleep(Duration::from_millis(5));
+    }
+    drop(supervisor);
+    fs::remove_file(file).unwrap();
+    let text = fs::read_to_string(older).unwrap();
+    let has = |act: &str| {
+        let is_marked = |line: &str| line.contains(r#""service":"broker""#);
+        text.lines()
+            .any(|line| line.contains(&format!(r#""act":"{act}""#)) && is_marked(line))
+    };
+    assert!(has("one") && has("two"), "{text}");
+}
