@@ -1,5 +1,6 @@
 //! One service: a thread that starts its process, attends to what it says, and starts it again when it has ended.
 
+mod attend;
 mod lifecycle;
 mod state;
 

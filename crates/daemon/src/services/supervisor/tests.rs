@@ -11,7 +11,7 @@ use rustix::net::{SocketType, sockopt};
 use serde_json::Map;
 
 use super::super::NODE;
-use super::lifecycle::LOOK;
+use super::attend::LOOK;
 use super::*;
 use crate::Daemon;
 
