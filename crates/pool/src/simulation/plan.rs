@@ -8,7 +8,7 @@ use super::random::Random;
 use super::token::{Refusal, TokenModel};
 use crate::{Options, Policy};
 
-pub(super) struct Plan {
+pub(super) struct SimulationPlan {
     pub tokens: Vec<TokenPlan>,
     pub policy: Policy,
     pub queue: usize,
@@ -34,7 +34,7 @@ pub(super) struct TokenPlan {
     pub keys: BTreeSet<usize>,
 }
 
-impl Plan {
+impl SimulationPlan {
     pub fn new(seed: u64) -> Self {
         let random = &mut Random::new(seed ^ 0x5eed);
         let members = 1 + random.below(4);

@@ -11,7 +11,7 @@ use super::world::TOLERANCE;
 use crate::Claim;
 
 #[derive(Default)]
-pub(super) struct Requests {
+pub(super) struct SimulatedRequests {
     waiting: BTreeMap<u64, RequestModel>,
     /// Session objects that were made, by the client.
     pub made: Vec<(usize, SessionObject)>,
@@ -43,7 +43,7 @@ impl RequestModel {
     }
 }
 
-impl Requests {
+impl SimulatedRequests {
     pub fn len(&self) -> usize {
         self.waiting.len()
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::administrator;
 use super::clients::Client;
 use super::executor::Executor;
-use super::plan::Plan;
+use super::plan::SimulationPlan;
 use super::token::seats;
 use super::world::{TOLERANCE, World};
 use crate::pool::Pool;
@@ -29,7 +29,7 @@ const RECOVERS_IN: u64 = 200_000;
 
 impl Run {
     pub fn new(seed: u64) -> Self {
-        let plan = Plan::new(seed);
+        let plan = SimulationPlan::new(seed);
         let executor = Executor::new(seed, plan.preempted);
         let world = World::new(Arc::clone(&executor), plan);
         let pool = Arc::new(OnceLock::new());

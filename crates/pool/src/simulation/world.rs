@@ -8,8 +8,8 @@ use hsmux_token::{Done, Error, Kind, ObjectRef, Operation, Outcome, Request, Res
 
 use super::executor::Executor;
 use super::keys;
-use super::plan::{Plan, TokenPlan};
-use super::requests::Requests;
+use super::plan::{SimulationPlan, TokenPlan};
+use super::requests::SimulatedRequests;
 use super::token::{
     ConnectionModel, Connections, Refusal, RunningOperation, SimulatedToken, TokenModel,
 };
@@ -18,7 +18,7 @@ use crate::record::LifeState;
 
 pub(super) struct World {
     pub executor: Arc<Executor>,
-    pub plan: Plan,
+    pub plan: SimulationPlan,
     pub pool: OnceLock<Weak<Pool>>,
     state: Mutex<WorldState>,
 }
@@ -30,14 +30,14 @@ pub(super) struct WorldState {
     pub running: Vec<RunningOperation>,
     /// Connections whose end was not yet told.
     pub losses: Vec<u64>,
-    pub requests: Requests,
+    pub requests: SimulatedRequests,
     /// No more faults.
     pub is_healed: bool,
     numbers: u64,
 }
 
 impl World {
-    pub fn new(executor: Arc<Executor>, plan: Plan) -> Arc<Self> {
+    pub fn new(executor: Arc<Executor>, plan: SimulationPlan) -> Arc<Self> {
         let tokens = plan.tokens.iter().map(TokenPlan::model).collect();
         Arc::new(Self {
             executor,
