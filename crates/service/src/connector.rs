@@ -212,6 +212,7 @@ impl Connector for DaemonConnector {
                 lanes: lanes.collect::<Result<_>>()?,
                 admin: Some(admin),
                 depth: 1,
+                one_frame: false,
                 peer: Box::new(()),
                 info,
             },

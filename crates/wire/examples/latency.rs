@@ -191,6 +191,7 @@ fn daemon(callers: usize, lanes: usize) {
             .collect(),
         admin: Some(spawn_lane(&mut children).into()),
         depth: 2,
+        one_frame: false,
         peer: Box::new(()),
     };
     let token = RemoteToken::start(Arc::clone(&reactor), link).unwrap();

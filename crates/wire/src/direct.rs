@@ -13,11 +13,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hsmux_token::sync::Mutex;
-use hsmux_token::{Error, Kind, ObjectId, Operation, Params, Result, Token};
+use hsmux_token::{Error, Kind, ObjectId, Operation, Outcome, Params, Result, Token};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
+pub(crate) use connection::MOST_USES;
 pub use connection::ProgramConnection;
-use connection::{ConnectionReader, ReadResult};
+use connection::{ConnectionReader, ReadResult, Use};
 
 use crate::busy_poll::BusyPoll;
 use crate::frame::KEPT;
@@ -26,7 +27,7 @@ use crate::frame::KEPT;
 pub(crate) const LONGEST: usize = 32 << 10;
 
 /// Upper bound of the bytes in a frame besides its data.
-const AROUND: usize = 4 << 10;
+pub(crate) const AROUND: usize = 4 << 10;
 
 /// Read at once: a whole frame, or of two that hear a connection each would have a part.
 const CHUNK: usize = LONGEST + 4;
@@ -200,21 +201,29 @@ impl Direct {
         let mut round = Round::default();
         let mut busy_poll = BusyPoll::new();
         let mut asker = None;
+        // Connections of which uses are still to be done.
+        let mut unfinished: Vec<u64> = Vec::new();
         let [mut kept, mut rest]: [Option<Instant>; 2] = [None; 2];
         while !self.stopping.load(Ordering::Acquire) {
             events.clear();
             let next = kept.into_iter().chain(rest).min();
             let within = next.map(|until| until.saturating_duration_since(Instant::now()));
             let running = self.everywhere.load(Ordering::Relaxed);
+            let (within, running) = if unfinished.is_empty() {
+                (within, Some(running))
+            } else {
+                (Some(Duration::ZERO), None)
+            };
             busy_poll
-                .wait(&self.epoll, &mut events, within, Some(running))
+                .wait(&self.epoll, &mut events, within, running)
                 .map_err(|errno| Error::lost(format!("epoll_wait: {errno}")))?;
             if is_over(&mut kept) {
                 token.discard_ready();
             }
             ready.clear();
             ready.extend(events.iter().map(|event| event.data.u64()));
-            ready.retain(|number| *number != WAKER);
+            ready.retain(|number| *number != WAKER && !unfinished.contains(number));
+            ready.extend(&unfinished);
             let mut served = false;
             for turn in self.turns(&mut ready) {
                 self.hear(turn, &mut round);
@@ -227,6 +236,7 @@ impl Direct {
                     rest = supervisor.end(round.served());
                     served = true;
                 }
+                self.note_unfinished(turn, &mut unfinished);
             }
             if !served && is_over(&mut rest) {
                 supervisor.rest();
@@ -284,6 +294,9 @@ impl Direct {
     }
 
     fn hear(&self, ready: &[u64], round: &mut Round) {
+        // Users take turns by uses, not by frames.
+        let several_users = self.users.load(Ordering::Relaxed) > 1;
+        let most = if several_users { 1 } else { MOST_USES };
         let mut readers = self.readers.lock();
         for number in ready {
             let number = number & !HOME;
@@ -292,18 +305,27 @@ impl Direct {
             };
             let goes_on = match reader.hear(&mut round.chunk[..]) {
                 ReadResult::Nothing => true,
-                ReadResult::Asked(operation, deadline) => {
-                    round.readers.push(number);
-                    round.operations.push((operation, deadline));
-                    true
+                ReadResult::Asked => {
+                    let refused = round.add(number, reader.take(most));
+                    refused.is_none_or(|refused| reader.finish(refused.into_iter(), &mut round.out))
                 }
-                ReadResult::Refused(error) => reader.answer(Err(error), &mut round.out),
                 ReadResult::Ended => false,
             };
             if !goes_on {
                 self.remove(&mut readers, number);
             }
         }
+    }
+
+    /// Adds the connections of this turn to those of which uses are still to be done, and removes the others.
+    fn note_unfinished(&self, turn: &[u64], unfinished: &mut Vec<u64>) {
+        let readers = self.readers.lock();
+        let is_unfinished = |number: &u64| {
+            let reader = readers.get(&(number & !HOME));
+            reader.is_some_and(ConnectionReader::is_unfinished)
+        };
+        unfinished.retain(|number| !turn.contains(number) && is_unfinished(number));
+        unfinished.extend(turn.iter().filter(|number| is_unfinished(number)));
     }
 
     /// The last of what was asked.
@@ -315,7 +337,8 @@ impl Direct {
     ) -> Option<Operation> {
         let Round {
             operations,
-            readers,
+            parts,
+            part_of,
             out,
             ..
         } = round;
@@ -326,11 +349,17 @@ impl Direct {
             supervisor.begin();
             let now = Instant::now();
             let took = now - std::mem::replace(&mut begun, now);
-            let number = readers[place];
+            let (part, of_part) = part_of[place];
+            let part = &mut parts[part];
+            part.results[of_part] = Some(result);
+            part.missing -= 1;
+            let number = part.reader;
             let mut readers = self.readers.lock();
             let goes_on = readers.get_mut(&number).is_none_or(|reader| {
                 reader.long = if took > SHORT { reader.long + 1 } else { 0 };
-                reader.answer(result, out) && reader.long < TOO_LONG
+                let is_done = part.missing == 0;
+                let answered = !is_done || reader.finish(part.take_results(), out);
+                answered && reader.long < TOO_LONG
             });
             if !goes_on {
                 self.remove(&mut readers, number);
@@ -353,20 +382,37 @@ impl Direct {
     }
 }
 
-/// What has come on several connections, to be worked on together; and room for one frame each way.
+/// The uses of several connections that are done together, and room for one frame each way.
 struct Round {
     operations: Vec<(Operation, Instant)>,
-    /// The number of each one's connection.
-    readers: Vec<u64>,
+    parts: Vec<RoundPart>,
+    /// The part of each operation, and its place among the part's uses.
+    part_of: Vec<(usize, usize)>,
     chunk: Box<[u8]>,
     out: Vec<u8>,
+}
+
+/// The uses of one connection.
+struct RoundPart {
+    /// The connection's number.
+    reader: u64,
+    results: Vec<Option<Result<Outcome>>>,
+    /// Results that are still to come.
+    missing: usize,
+}
+
+impl RoundPart {
+    fn take_results(&mut self) -> impl Iterator<Item = Result<Outcome>> {
+        self.results.drain(..).flatten()
+    }
 }
 
 impl Default for Round {
     fn default() -> Self {
         Self {
             operations: Vec::new(),
-            readers: Vec::new(),
+            parts: Vec::new(),
+            part_of: Vec::new(),
             chunk: vec![0; CHUNK].into_boxed_slice(),
             out: Vec::with_capacity(KEPT),
         }
@@ -374,10 +420,39 @@ impl Default for Round {
 }
 
 impl Round {
-    /// The connection that has asked, if it is one.
+    /// Adds uses of a connection. Returns their results if all are refused.
+    fn add(
+        &mut self,
+        reader: u64,
+        uses: impl Iterator<Item = Use>,
+    ) -> Option<Vec<Result<Outcome>>> {
+        let mut part = RoundPart {
+            reader,
+            results: Vec::new(),
+            missing: 0,
+        };
+        for each in uses {
+            match each {
+                Ok(operation) => {
+                    self.part_of.push((self.parts.len(), part.results.len()));
+                    self.operations.push(operation);
+                    part.results.push(None);
+                    part.missing += 1;
+                }
+                Err(refused) => part.results.push(Some(Err(refused))),
+            }
+        }
+        if part.missing == 0 {
+            return Some(part.take_results().collect());
+        }
+        self.parts.push(part);
+        None
+    }
+
+    /// The connection that has asked, if it is one, for one use.
     fn only_reader(&self) -> Option<u64> {
-        match self.readers[..] {
-            [number] => Some(number),
+        match (&self.parts[..], &self.part_of[..]) {
+            ([part], [_]) => Some(part.reader),
             _ => None,
         }
     }
@@ -385,6 +460,7 @@ impl Round {
     /// How many there were; they are forgotten.
     fn served(&mut self) -> u64 {
         self.operations.clear();
-        self.readers.drain(..).count() as u64
+        self.parts.clear();
+        self.part_of.drain(..).count() as u64
     }
 }

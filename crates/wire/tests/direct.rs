@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::*;
-use hsmux_token::{Batch, ObjectId, Operation, Outcome, Result, Snapshot, Token, TokenInfo};
+use hsmux_token::{Batch, Kind, ObjectId, Operation, Outcome, Result, Snapshot, Token, TokenInfo};
 use hsmux_wire::{
     Answer, Call, Connection, Direct, Item, ProgramConnection, Reply, VERSION, decode, frame,
 };
@@ -277,6 +277,110 @@ fn many_connections_of_one_user_have_as_many_turns_as_one_of_another() {
     end.send(()).unwrap();
     of_many.sort_unstable();
     assert_eq!(of_many, (1..=20).collect::<Vec<_>>());
+    workers.stop();
+}
+
+/// A call with so many uses, which sign these numbers.
+fn several(numbers: std::ops::Range<u8>) -> Call {
+    let item = |number: u8| Item {
+        behalf: None,
+        operation: sign(&[number]),
+        remaining_us: LONG.as_micros() as u64,
+    };
+    Call::Execute(numbers.map(item).collect())
+}
+
+#[test]
+fn uses_of_one_frame_have_one_answer_in_their_order() {
+    let workers = Workers::of([(); 2].map(|()| Arc::new(Echo) as Arc<dyn Token>));
+    let mut connection = workers.connect(1);
+    for most in [1, 2, 16, 16] {
+        let answer = connection
+            .exchange(&several(0..most), Some(soon()))
+            .unwrap();
+        let Answer::Results(results) = decode::<Reply>(answer).unwrap().answer else {
+            panic!("no results");
+        };
+        let signed: Vec<_> = results
+            .into_iter()
+            .map(|result| result.unwrap().into_bytes().unwrap().to_vec())
+            .collect();
+        assert_eq!(signed, (0..most).map(|n| vec![n]).collect::<Vec<_>>());
+    }
+    let too_many = connection.exchange(&several(0..17), Some(soon()));
+    assert!(too_many.is_err(), "the connection has ended");
+    workers.stop();
+}
+
+#[test]
+fn a_refused_use_of_a_frame_harms_none_of_the_others() {
+    let workers = Workers::of([Arc::new(Echo) as Arc<dyn Token>]);
+    let mut connection = workers.connect(1);
+    let item = |operation| Item {
+        behalf: None,
+        operation,
+        remaining_us: LONG.as_micros() as u64,
+    };
+    let random = || item(Operation::Random { len: 8 });
+    for (items, expected) in [
+        (
+            vec![item(sign(b"a")), random(), item(sign(b"b"))],
+            "ok refused ok",
+        ),
+        (vec![random(), random()], "refused refused"),
+        (vec![item(sign(b"c"))], "ok"),
+    ] {
+        let answer = connection.exchange(&Call::Execute(items), Some(soon()));
+        let Answer::Results(results) = decode::<Reply>(answer.unwrap()).unwrap().answer else {
+            panic!("no results");
+        };
+        let said: Vec<_> = results
+            .into_iter()
+            .map(|result| match result {
+                Ok(_) => "ok",
+                Err(error) if error.kind() == Kind::Forbidden => "refused",
+                Err(error) => panic!("{error}"),
+            })
+            .collect();
+        assert_eq!(said.join(" "), expected);
+    }
+    workers.stop();
+}
+
+#[test]
+fn a_frame_with_many_uses_has_a_users_turn_for_each() {
+    let (begins, begun) = mpsc::channel();
+    let (end, ends) = mpsc::channel();
+    let token = OneByOne {
+        begins,
+        ends: Mutex::new(ends),
+    };
+    let workers = Workers::of([Arc::new(token) as Arc<dyn Token>]);
+    let mut many = [1, 2].map(|number| workers.connect_over(number, pair_of(20_001)));
+    let mut one = workers.connect_over(99, pair_of(20_002));
+    for (connection, numbers) in many.iter_mut().zip([0..16, 16..32]) {
+        connection.write(&several(numbers), Some(soon())).unwrap();
+    }
+    let next = || begun.recv_timeout(LONG).unwrap();
+    let mut of_many = vec![next()];
+    for _ in 0..8 {
+        one.write(&several(99..100), Some(soon())).unwrap();
+        end.send(()).unwrap();
+        assert_eq!(next(), 99, "after {of_many:?}");
+        end.send(()).unwrap();
+        one.read(frame::MAX_FRAME, Some(soon())).unwrap();
+        of_many.push(next());
+    }
+    while of_many.len() < 32 {
+        end.send(()).unwrap();
+        of_many.push(next());
+    }
+    end.send(()).unwrap();
+    for connection in &mut many {
+        connection.read(frame::MAX_FRAME, Some(soon())).unwrap();
+    }
+    of_many.sort_unstable();
+    assert_eq!(of_many, (0..32).collect::<Vec<_>>());
     workers.stop();
 }
 

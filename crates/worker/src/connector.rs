@@ -102,6 +102,7 @@ impl ProcessConnector {
                 version: started.version,
                 lanes: started.lanes,
                 admin: Some(started.admin),
+                one_frame: false,
                 depth: match self.order {
                     Order::Module(_) => DEPTH,
                     Order::Link(_) => DEPTH_OF_LINKS,

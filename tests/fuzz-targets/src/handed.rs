@@ -15,6 +15,9 @@ const KEY: ObjectId = ObjectId {
     name: [7; 32],
 };
 
+/// Uses of one frame.
+const MOST_USES: usize = 16;
+
 /// Longer than a worker lets anybody wait.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -30,14 +33,17 @@ pub fn direct(input: &[u8]) {
     let stream = stream(how, rest);
     let asked = RIG.with_borrow_mut(|rig| rig.hear(pieces(how, &stream), shared));
     match asked {
-        Reaction::Use(operation, until) => {
-            let (_, key, ..) = operation.key_use().expect("a use of a key");
-            assert_eq!(key, KEY);
-            assert!(operation.check().is_ok());
-            assert!(until <= Instant::now() + DAY);
-            operation_is_looked_at(&operation);
+        Reaction::Uses(uses) => {
+            assert!((1..=MOST_USES).contains(&uses.len()));
+            for (operation, until) in uses.into_iter().flatten() {
+                let (_, key, ..) = operation.key_use().expect("a use of a key");
+                assert_eq!(key, KEY);
+                assert!(operation.check().is_ok());
+                assert!(until <= Instant::now() + DAY);
+                operation_is_looked_at(&operation);
+            }
         }
         Reaction::Nothing => assert!(!shared || stream.is_empty(), "half a frame was kept"),
-        Reaction::Refused(_) | Reaction::Ended => {}
+        Reaction::Ended => {}
     }
 }

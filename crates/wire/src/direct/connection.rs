@@ -1,5 +1,6 @@
 //! One direct connection: reads its calls, and writes its answers.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -16,6 +17,9 @@ use crate::{Answer, Call, Peer, Reply, socket};
 
 /// Longer than anyone waits; a deadline further off would overflow the clock.
 const MAX_REMAINING: Duration = Duration::from_secs(24 * 3600);
+
+/// Uses that one frame may have.
+pub(crate) const MOST_USES: usize = 16;
 
 /// Reads that one frame may take. A client writes a frame at once, and each read wakes the worker.
 const MOST_READS: u32 = 16;
@@ -37,6 +41,9 @@ pub(super) struct ConnectionReader {
     pub home: bool,
     pub shared: bool,
     inbox: FrameBuffer,
+    /// Uses of the last frame that are still to be done, and the results of those before them.
+    uses: VecDeque<Use>,
+    results: Vec<Result<Outcome>>,
     /// Reads that the frame under way has taken.
     reads: u32,
     /// Uses in a row that were not short.
@@ -45,13 +52,15 @@ pub(super) struct ConnectionReader {
     pub turn: u64,
 }
 
+/// A use with its deadline, or why it is refused.
+pub(super) type Use = Result<(Operation, Instant)>;
+
 /// The result of one read of a direct connection.
 pub(super) enum ReadResult {
     /// No whole frame yet.
     Nothing,
-    Asked(Operation, Instant),
-    /// A call that is not a valid use of the connection's key.
-    Refused(Error),
+    /// The frame's uses wait in [`ConnectionReader::take`].
+    Asked,
     /// The program has hung up, or sent something malformed.
     Ended,
 }
@@ -89,14 +98,19 @@ impl ConnectionReader {
             home,
             shared,
             inbox: FrameBuffer::of_calls(),
+            uses: VecDeque::new(),
+            results: Vec::new(),
             reads: 0,
             long: 0,
             turn: 0,
         }
     }
 
-    /// Reads the available bytes through `chunk`.
+    /// Reads the available bytes through `chunk`, unless uses of the last frame are still to be done.
     pub fn hear(&mut self, chunk: &mut [u8]) -> ReadResult {
+        if self.is_unfinished() {
+            return ReadResult::Asked;
+        }
         match socket::read_some(&self.connection.stream, chunk) {
             Ok(0) => return ReadResult::Ended,
             Ok(read) => {
@@ -122,33 +136,65 @@ impl ConnectionReader {
         };
         // One call at a time: bytes that follow before the answer would never be read.
         match call {
-            Ok(Call::Execute(items)) if self.inbox.pending() == 0 => self.judge(items),
+            Ok(Call::Execute(items)) if self.inbox.pending() == 0 => self.keep(items),
             _ => ReadResult::Ended,
         }
     }
 
-    /// Checks that the call is one valid use of the connection's key.
-    fn judge(&self, items: Vec<crate::Item>) -> ReadResult {
-        let Ok([item]) = <[crate::Item; 1]>::try_from(items) else {
+    /// Keeps the uses of a call.
+    fn keep(&mut self, items: Vec<crate::Item>) -> ReadResult {
+        if items.is_empty() || items.len() > MOST_USES {
             return ReadResult::Ended;
-        };
+        }
+        let now = Instant::now();
+        self.uses = items
+            .into_iter()
+            .map(|item| self.check(item, now))
+            .collect();
+        ReadResult::Asked
+    }
+
+    /// A use of another key, or an invalid one, is refused, and the frame's others are done.
+    fn check(&self, item: crate::Item, now: Instant) -> Use {
         let of_key = item.operation.key_use();
         if of_key.is_none_or(|(_, key, ..)| key != self.connection.key) {
             let why = "this connection is for uses of another key";
-            return ReadResult::Refused(Error::request(Kind::Forbidden, why));
+            return Err(Error::request(Kind::Forbidden, why));
         }
-        if let Err(error) = item.operation.check() {
-            return ReadResult::Refused(error);
-        }
+        item.operation.check()?;
         let remaining = Duration::from_micros(item.remaining_us).min(MAX_REMAINING);
-        ReadResult::Asked(item.operation, Instant::now() + remaining)
+        Ok((item.operation, now + remaining))
     }
 
-    /// Writes the answer. `false` if the socket does not take it whole: a worker never waits for a program to read.
-    pub fn answer(&self, result: Result<Outcome>, out: &mut Vec<u8>) -> bool {
+    /// True if uses of the last frame are still to be done.
+    pub fn is_unfinished(&self) -> bool {
+        !self.uses.is_empty()
+    }
+
+    /// Takes the next uses, `most` at most.
+    pub fn take(&mut self, most: usize) -> impl ExactSizeIterator<Item = Use> {
+        self.uses.drain(..most.min(self.uses.len()))
+    }
+
+    /// Keeps the results of the uses that were taken. Answers the frame when it has all of them.
+    pub fn finish(
+        &mut self,
+        results: impl Iterator<Item = Result<Outcome>>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        self.results.extend(results);
+        if self.is_unfinished() {
+            return true;
+        }
+        let results = std::mem::take(&mut self.results);
+        self.answer(results, out)
+    }
+
+    /// Writes the answer. Returns `false` if the socket does not take it whole: a worker never waits for a program to read.
+    fn answer(&self, results: Vec<Result<Outcome>>, out: &mut Vec<u8>) -> bool {
         let reply = Reply {
             cpu: Some(processor()),
-            ..Reply::new(0, Answer::Results(vec![result]))
+            ..Reply::new(0, Answer::Results(results))
         };
         let written = frame::encode_reply(self.connection.version, &reply, out).is_ok_and(|()| {
             socket::write_some(&self.connection.stream, out).is_ok_and(|n| n == out.len())

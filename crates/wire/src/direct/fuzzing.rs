@@ -5,10 +5,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hsmux_token::{Error, ObjectId, Operation};
+use hsmux_token::{ObjectId, Operation, Result};
 
 use super::connection::{ConnectionReader, ReadResult};
-use super::{CHUNK, ProgramConnection};
+use super::{CHUNK, MOST_USES, ProgramConnection};
 
 /// A connection whose program is a fuzzer.
 pub struct FuzzedConnection {
@@ -22,10 +22,8 @@ pub struct FuzzedConnection {
 pub enum Reaction {
     /// The frame is incomplete.
     Nothing,
-    /// A use of the key, with its deadline.
-    Use(Operation, Instant),
-    /// A call that is answered by an error.
-    Refused(Error),
+    /// Uses of the key with their deadlines, and refused ones.
+    Uses(Vec<Result<(Operation, Instant)>>),
     /// The connection ends.
     Ended,
 }
@@ -51,8 +49,7 @@ impl FuzzedConnection {
             self.program.write_all(piece).expect("room in the socket");
             match reader.hear(&mut self.chunk) {
                 ReadResult::Nothing => {}
-                ReadResult::Asked(operation, until) => return Reaction::Use(operation, until),
-                ReadResult::Refused(error) => return Reaction::Refused(error),
+                ReadResult::Asked => return Reaction::Uses(reader.take(MOST_USES).collect()),
                 ReadResult::Ended => return Reaction::Ended,
             }
         }

@@ -12,7 +12,7 @@ use hsmux_token::{
 
 use super::link_state::LinkState;
 use super::{Link, RemoteToken};
-use crate::direct::key_of_short_use;
+use crate::direct::{MOST_USES, key_of_short_use};
 
 /// A use that takes longer is repeated at the pool, which handles a worker that hangs.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -42,7 +42,8 @@ impl RemoteToken {
                 version: self.state.version,
                 lanes: connections,
                 admin: None,
-                depth: 1,
+                depth: MOST_USES,
+                one_frame: true,
                 peer: Box::new(()),
             },
         )?;

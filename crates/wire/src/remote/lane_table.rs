@@ -1,17 +1,25 @@
 //! Which lane is free, what runs on the others, and what waits.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hsmux_token::{Batch, Done, Error, Kind, Operation, Outcome, Request, Result};
 
 use crate::Item;
+use crate::direct::{AROUND, LONGEST};
 
 /// The answers of one frame, or why there are none.
 pub(super) type Results = Result<Vec<Result<Outcome>>>;
 
 /// Operations share a frame while they and their answers have no more bytes: many times less than a frame holds.
 const SHARED: usize = 1 << 20;
+
+/// The same on a direct connection, whose worker takes shorter frames.
+const SHARED_DIRECTLY: usize = LONGEST - AROUND;
+
+/// Nanoseconds that the operations of a frame may take together on a direct connection. A longer wait is worth
+/// another worker.
+const TOGETHER: u64 = 200_000;
 
 type Listener = Box<dyn FnOnce(Error) + Send>;
 
@@ -23,6 +31,8 @@ pub(super) struct LaneTable {
     running: Vec<OnLane>,
     /// Operations that a lane carries at most.
     depth: usize,
+    /// If a lane takes one frame at a time: how long its operations take, which limits how many share a frame.
+    fastest: Option<FastestUse>,
     /// Until when the reactor is told to wake up.
     armed: Option<Instant>,
     lost: Option<Error>,
@@ -37,6 +47,33 @@ struct OnLane {
     operations: VecDeque<Running>,
     /// How many of them each frame has.
     frames: VecDeque<usize>,
+    /// When the last frame was written.
+    since: Option<Instant>,
+}
+
+/// The time of the fastest recent operation, in nanoseconds. A slower one of the same kind has waited for a CPU.
+struct FastestUse(u64);
+
+impl FastestUse {
+    /// A frame with so many operations was answered after this time.
+    fn note(&mut self, took: Duration, count: usize) {
+        let each = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX) / count.max(1) as u64;
+        // Slower operations raise it within some dozen frames.
+        self.0 = each.min(self.0.saturating_add(self.0 / 16 + 1));
+    }
+
+    /// How many operations one frame may have.
+    fn fit(&self, depth: usize) -> usize {
+        let fit = TOGETHER / self.0.max(1);
+        usize::try_from(fit).unwrap_or(depth).clamp(1, depth)
+    }
+}
+
+impl Default for FastestUse {
+    /// Until an operation was timed, none share a frame.
+    fn default() -> Self {
+        Self(TOGETHER)
+    }
 }
 
 /// An operation on its way. Without a completion it was told that it is late; the lane is busy all
@@ -71,13 +108,14 @@ pub(super) struct Lost {
 }
 
 impl LaneTable {
-    pub fn new(lanes: usize, depth: usize) -> Self {
+    pub fn new(lanes: usize, depth: usize, one_frame: bool) -> Self {
         let lanes = u16::try_from(lanes).unwrap_or(u16::MAX);
         Self {
             free: (0..lanes).rev().collect(),
             waiting: VecDeque::new(),
             running: (0..lanes).map(|_| OnLane::default()).collect(),
             depth: depth.max(1),
+            fastest: one_frame.then(FastestUse::default),
             armed: None,
             lost: None,
             finished: false,
@@ -123,6 +161,7 @@ impl LaneTable {
             });
         }
         running.frames.push_back(count);
+        running.since = Some(now);
         Some(LaneFrame { lane, items })
     }
 
@@ -139,6 +178,13 @@ impl LaneTable {
     /// A lane for the next frame, and how many of those that wait it is to carry: they are spread over
     /// all lanes that are as good.
     fn choose(&mut self) -> Option<(u16, usize)> {
+        if let Some(fastest) = &self.fastest {
+            let depth = fastest.fit(self.depth);
+            // Few operations wait for a lane that is in use, and share its next frame.
+            let is_first = self.free.len() == self.running.len();
+            let is_worth_it = is_first || self.waiting.len() >= depth;
+            return Some((self.free.pop_if(|_| is_worth_it)?, depth));
+        }
         let others = self.free.len();
         if let Some(lane) = self.free.pop() {
             let share = self.waiting.len().div_ceil(others);
@@ -154,11 +200,19 @@ impl LaneTable {
     /// How many of the first `most` that wait fit in one frame, and so do their answers; one at least.
     fn fitting(&self, most: usize) -> usize {
         let first = self.waiting.iter().take(most);
-        let sums = first.scan(0_usize, |sum, request| {
-            *sum = sum.saturating_add(bytes(&request.operation));
+        let is_direct = self.fastest.is_some();
+        let bound = if is_direct { SHARED_DIRECTLY } else { SHARED };
+        let sums = first.scan(0_usize, |sum, Request { operation, .. }| {
+            // A use's answer is hardly longer than its request.
+            let counts = if is_direct {
+                operation.bytes()
+            } else {
+                bytes(operation)
+            };
+            *sum = sum.saturating_add(counts);
             Some(*sum)
         });
-        sums.take_while(|sum| *sum <= SHARED).count().max(1)
+        sums.take_while(|sum| *sum <= bound).count().max(1)
     }
 
     /// Whether a lane carries nothing.
@@ -193,6 +247,9 @@ impl LaneTable {
     ) -> Result<Vec<Completion>, String> {
         let running = &mut self.running[usize::from(lane)];
         let wanted = running.frames.pop_front().unwrap_or(0);
+        if let (Some(fastest), Some(since)) = (&mut self.fastest, running.since) {
+            fastest.note(since.elapsed(), wanted);
+        }
         let results = match results {
             Ok(results) => results,
             Err(error) => vec![Err(error); wanted],
@@ -319,3 +376,6 @@ const WAITS: &str = "was still waiting for a lane";
 fn overdue(call: &str, how: &str) -> Error {
     Error::pool(Kind::Deadline, format!("{call}: it {how} at its deadline"))
 }
+
+#[cfg(test)]
+mod tests;

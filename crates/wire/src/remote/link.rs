@@ -64,6 +64,8 @@ pub struct Link {
     /// How many operations a lane carries at most: they run one after the other, and those that wait
     /// together travel in one frame. What finds all lanes full waits here.
     pub depth: usize,
+    /// The other end takes one frame at a time on each lane, so frames fill up while others are on their way.
+    pub one_frame: bool,
     /// The process at the other end of the lanes.
     pub peer: Box<dyn PeerProcess>,
 }

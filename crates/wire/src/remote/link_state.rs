@@ -75,7 +75,7 @@ impl LinkState {
         };
         Self {
             watch,
-            table: Mutex::new(LaneTable::new(link.lanes.len(), link.depth)),
+            table: Mutex::new(LaneTable::new(link.lanes.len(), link.depth, link.one_frame)),
             name: link.name,
             info: Arc::new(link.info),
             version: link.version,

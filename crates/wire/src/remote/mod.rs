@@ -293,6 +293,7 @@ mod tests {
             lanes: vec![lane.into()],
             admin: Some(admin.into()),
             depth: 1,
+            one_frame: false,
             peer: Box::new(Killed(Arc::clone(&killed))),
         };
         let mut token = RemoteToken::start(Reactor::start().unwrap(), link).unwrap();

@@ -46,6 +46,7 @@ mod tests {
             lanes: vec![lane.into()],
             admin: None,
             depth: 1,
+            one_frame: false,
             peer: Box::new(()),
         };
         (RemoteToken::start(Arc::clone(reactor), link).unwrap(), far)

@@ -140,6 +140,7 @@ fn start_in(
         lanes: lanes.into_iter().map(Into::into).collect(),
         admin: Some(admin.into()),
         depth,
+        one_frame: false,
         peer,
     };
     RemoteToken::start(Arc::clone(reactor), link).unwrap()
