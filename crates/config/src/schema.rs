@@ -184,7 +184,7 @@ pub const SECTIONS: &[Section] = &[
                 "direct",
                 "false",
                 "true",
-                "Let workers of fast tokens serve programs directly: for uses of one key, on a connection of its own. The gateway, which has no listener, asks for them unless a listener has `false`.",
+                "Let workers of fast tokens serve programs directly: for uses of one key, on a connection of its own. The gateway and the broker have no listener: they get such connections unless a listener has `false`.",
             ),
             shown(
                 "login",

@@ -135,10 +135,7 @@ fn run(
 ) -> Result<Outcome> {
     let begun = Instant::now();
     if begun >= deadline {
-        return Err(Error::token(
-            Kind::Deadline,
-            format!("{}: the deadline passed in the queue", operation.call()),
-        ));
+        return Err(too_late(operation));
     }
     let result = match token.run_in_stream(operation) {
         Some(outcome) => Ok(outcome),
@@ -148,6 +145,12 @@ fn run(
         token.usual.note(task, begun);
     }
     result
+}
+
+/// The error of an operation whose deadline has passed before it began.
+pub(crate) fn too_late(operation: &hsmux_token::Operation) -> Error {
+    let message = format!("{}: the deadline passed in the queue", operation.call());
+    Error::token(Kind::Deadline, message)
 }
 
 fn fail(all: impl Iterator<Item = Done>, error: &Error) {

@@ -18,7 +18,7 @@ use crate::pace::Paces;
 use crate::prepared::PreparedSignatures;
 use crate::sessions::{Purpose, Sessions};
 use crate::streams::Streams;
-use crate::threads::Threads;
+use crate::threads::{Threads, too_late};
 use crate::usual_durations::{Task, UsualDurations};
 use crate::{pin, slots};
 use hsmux_state::FileLock;
@@ -129,6 +129,10 @@ impl Token for ModuleToken {
                 continue;
             }
             let begun = Instant::now();
+            if begun >= *deadline {
+                tell(index, Err(too_late(operation)));
+                continue;
+            }
             let result = match self.run_prepared(operation) {
                 Some(signature) => Ok(Outcome::Bytes(signature.into())),
                 None => self.execute(operation, *deadline),

@@ -20,7 +20,7 @@ pub(crate) use connection::MOST_USES;
 pub use connection::ProgramConnection;
 use connection::{ConnectionReader, ReadResult, Use};
 
-use crate::busy_poll::BusyPoll;
+use crate::busy_poll::{BusyPoll, look};
 use crate::frame::KEPT;
 
 /// The longest frame of such a connection: what is longer goes through the daemon.
@@ -201,29 +201,35 @@ impl Direct {
         let mut round = Round::default();
         let mut busy_poll = BusyPoll::new();
         let mut asker = None;
-        // Connections of which uses are still to be done.
+        // Connections with uses that this thread has read and not done.
         let mut unfinished: Vec<u64> = Vec::new();
         let [mut kept, mut rest]: [Option<Instant>; 2] = [None; 2];
-        while !self.stopping.load(Ordering::Acquire) {
+        loop {
+            let is_stopping = self.stopping.load(Ordering::Acquire);
+            if is_stopping && unfinished.is_empty() {
+                break;
+            }
             events.clear();
-            let next = kept.into_iter().chain(rest).min();
-            let within = next.map(|until| until.saturating_duration_since(Instant::now()));
-            let running = self.everywhere.load(Ordering::Relaxed);
-            let (within, running) = if unfinished.is_empty() {
-                (within, Some(running))
+            let looked = if unfinished.is_empty() {
+                let next = kept.into_iter().chain(rest).min();
+                let within = next.map(|until| until.saturating_duration_since(Instant::now()));
+                let running = self.everywhere.load(Ordering::Relaxed);
+                busy_poll.wait(&self.epoll, &mut events, within, Some(running))
             } else {
-                (Some(Duration::ZERO), None)
+                look(&self.epoll, &mut events, Some(Duration::ZERO)).map(drop)
             };
-            busy_poll
-                .wait(&self.epoll, &mut events, within, running)
-                .map_err(|errno| Error::lost(format!("epoll_wait: {errno}")))?;
+            looked.map_err(|errno| Error::lost(format!("epoll_wait: {errno}")))?;
             if is_over(&mut kept) {
                 token.discard_ready();
             }
+            self.end_hung_up(&events, &mut unfinished);
             ready.clear();
-            ready.extend(events.iter().map(|event| event.data.u64()));
-            ready.retain(|number| *number != WAKER && !unfinished.contains(number));
+            // These first: no other worker can take them.
             ready.extend(&unfinished);
+            if !is_stopping {
+                let events = events.iter().map(|event| event.data.u64());
+                ready.extend(events.filter(|n| *n != WAKER && !unfinished.contains(n)));
+            }
             let mut served = false;
             for turn in self.turns(&mut ready) {
                 self.hear(turn, &mut round);
@@ -249,6 +255,24 @@ impl Direct {
             self.remove(&mut readers, number);
         }
         Ok(())
+    }
+
+    /// Ends connections whose program has hung up, or the daemon, while uses are still to be done.
+    fn end_hung_up(&self, events: &[epoll::Event], unfinished: &mut Vec<u64>) {
+        let has_hung_up = |number: &u64| {
+            let mut of_number = events.iter().filter(|event| event.data.u64() == *number);
+            of_number.any(|event| {
+                let flags = event.flags;
+                flags.contains(epoll::EventFlags::HUP)
+            })
+        };
+        unfinished.retain(|number| {
+            let hung_up = has_hung_up(number);
+            if hung_up {
+                self.remove(&mut self.readers.lock(), number & !HOME);
+            }
+            !hung_up
+        });
     }
 
     /// Which of the connections that are ready are heard together, before what they ask for is done.
@@ -282,7 +306,8 @@ impl Direct {
         let reader = |number: &u64| &readers[&(number & !HOME)];
         ready.sort_by_cached_key(|number| {
             let reader = reader(number);
-            (reader.connection.uid, !reader.home, reader.turn)
+            let order = (!reader.is_unfinished(), !reader.home, reader.turn);
+            (reader.connection.uid, order)
         });
         ready.dedup_by_key(|number| reader(number).connection.uid);
         ready.sort_by_key(|number| last_turns[&reader(number).connection.uid]);
@@ -296,7 +321,12 @@ impl Direct {
     fn hear(&self, ready: &[u64], round: &mut Round) {
         // Users take turns by uses, not by frames.
         let several_users = self.users.load(Ordering::Relaxed) > 1;
-        let most = if several_users { 1 } else { MOST_USES };
+        let most = if several_users {
+            1
+        } else {
+            TOGETHER / ready.len().max(1)
+        };
+        let most = most.clamp(1, MOST_USES);
         let mut readers = self.readers.lock();
         for number in ready {
             let number = number & !HOME;

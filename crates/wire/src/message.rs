@@ -11,13 +11,16 @@ use hsmux_token::{
 use minicbor::{Decode, Encode};
 
 /// The newest version that this code speaks.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 
 /// The first version in which [`Operation::Begin`] is known.
 pub const KNOWS_BEGIN: u16 = 3;
 
 /// The first version in which [`Call::Withdraw`] and [`Call::Readings`] are known.
 pub const KNOWS_WITHDRAW: u16 = 4;
+
+/// The first version in which several uses may share a frame on a direct connection.
+pub const KNOWS_SHARED_FRAMES: u16 = 5;
 
 /// The oldest version that this code speaks.
 pub const OLDEST: u16 = 1;

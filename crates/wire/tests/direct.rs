@@ -384,6 +384,75 @@ fn a_frame_with_many_uses_has_a_users_turn_for_each() {
     workers.stop();
 }
 
+#[test]
+fn a_frame_that_has_begun_comes_before_others_of_its_user() {
+    let (begins, begun) = mpsc::channel();
+    let (end, ends) = mpsc::channel();
+    let token = OneByOne {
+        begins,
+        ends: Mutex::new(ends),
+    };
+    let workers = Workers::of([Arc::new(token) as Arc<dyn Token>]);
+    let mut many = workers.connect_over(1, pair_of(20_001));
+    let mut rivals = [2, 3].map(|number| workers.connect_over(number, pair_of(20_001)));
+    let _another_user = workers.connect_over(99, pair_of(20_002));
+    many.write(&several(0..8), Some(soon())).unwrap();
+    let next = || begun.recv_timeout(LONG).unwrap();
+    assert_eq!(next(), 0);
+    for (rival, number) in rivals.iter_mut().zip(100..) {
+        rival
+            .write(&several(number..number + 1), Some(soon()))
+            .unwrap();
+    }
+    for number in (1..8).chain([100, 101]) {
+        end.send(()).unwrap();
+        assert_eq!(next(), number);
+    }
+    end.send(()).unwrap();
+    many.read(frame::MAX_FRAME, Some(soon())).unwrap();
+    workers.stop();
+}
+
+#[test]
+fn a_frame_whose_program_has_gone_or_waited_too_long_is_not_done() {
+    let (begins, begun) = mpsc::channel();
+    let (end, ends) = mpsc::channel();
+    let token = OneByOne {
+        begins,
+        ends: Mutex::new(ends),
+    };
+    let workers = Workers::of([Arc::new(token) as Arc<dyn Token>]);
+    let mut gone = workers.connect_over(1, pair_of(20_001));
+    let mut other = workers.connect_over(99, pair_of(20_002));
+    let next = || begun.recv_timeout(LONG).unwrap();
+    gone.write(&several(0..8), Some(soon())).unwrap();
+    assert_eq!(next(), 0);
+    drop(gone);
+    end.send(()).unwrap();
+    let Call::Execute(mut items) = several(20..23) else {
+        unreachable!("several uses");
+    };
+    items[1].remaining_us = 0;
+    other.write(&Call::Execute(items), Some(soon())).unwrap();
+    // The next of the frame that was left may have begun before the end was seen.
+    let mut first = next();
+    if first == 1 {
+        end.send(()).unwrap();
+        first = next();
+    }
+    assert_eq!(first, 20);
+    end.send(()).unwrap();
+    assert_eq!(next(), 22, "the second came too late");
+    end.send(()).unwrap();
+    let answer = other.read(frame::MAX_FRAME, Some(soon())).unwrap();
+    let Answer::Results(results) = decode::<Reply>(answer).unwrap().answer else {
+        panic!("no results");
+    };
+    let failed: Vec<_> = results.iter().map(Result::is_err).collect();
+    assert_eq!(failed, [false, true, false]);
+    workers.stop();
+}
+
 /// Says which operations it is to prepare others like.
 struct Preparing(mpsc::Sender<Vec<u8>>);
 

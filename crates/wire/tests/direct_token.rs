@@ -4,15 +4,15 @@ mod common;
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use common::*;
 use hsmux_token::{
-    Batch, Error, Kind, Mechanism, ObjectId, Operation, Outcome, Result, Snapshot, Token,
-    TokenInfo, Verb, ck,
+    Batch, Done, Error, Kind, Mechanism, ObjectId, Operation, Outcome, Request, Result, Snapshot,
+    Token, TokenInfo, Verb, ck,
 };
 use hsmux_wire::{Direct, ProgramConnection, Reactor, RemoteToken, VERSION};
 
@@ -65,9 +65,13 @@ struct Worker {
 
 impl Worker {
     fn start() -> Self {
+        Self::of(Named(WORKER))
+    }
+
+    fn of(token: impl Token + 'static) -> Self {
         let direct = Arc::new(Direct::new(Arc::default()).unwrap());
         let serving = Arc::clone(&direct);
-        let thread = thread::spawn(move || serving.serve(&Named(WORKER), &Unwatched).unwrap());
+        let thread = thread::spawn(move || serving.serve(&token, &Unwatched).unwrap());
         Self { direct, thread }
     }
 
@@ -175,4 +179,60 @@ fn the_pool_repeats_a_use_that_takes_a_second() {
     let late = pool.execute(&sign(b"data"), Instant::now() + Duration::from_millis(50));
     let late = late.unwrap_err();
     assert_eq!(late.kind(), Kind::Deadline, "its own deadline is no reason");
+}
+
+/// Signs nothing until its sender has gone.
+struct Hung(Mutex<mpsc::Receiver<()>>);
+
+impl Token for Hung {
+    fn info(&self) -> Arc<TokenInfo> {
+        Arc::default()
+    }
+
+    fn objects(&self) -> Result<Arc<Snapshot>> {
+        Echo.objects()
+    }
+
+    fn submit(&self, batch: Batch) {
+        Echo.submit(batch);
+    }
+
+    fn execute(&self, _: &Operation, _: Instant) -> Result<Outcome> {
+        let _ = self.0.lock().unwrap().recv();
+        Ok(Outcome::Done)
+    }
+}
+
+#[test]
+fn a_worker_that_hangs_keeps_no_use_from_another_worker() {
+    let (end, ends) = mpsc::channel();
+    let (pool, worker) = (pool(), Worker::start());
+    let hung = Worker::of(Hung(Mutex::new(ends)));
+    // The lane that was added first is used first.
+    let connections = [hung.connection(1), worker.connection(2)].map(Into::into);
+    pool.use_directly(key(), connections.into()).unwrap();
+    let submit = |done| {
+        let request = Request {
+            operation: sign(b"data"),
+            deadline: soon(),
+            behalf: None,
+            done,
+        };
+        pool.submit(Batch::from_iter([request]));
+    };
+    submit(Done::new(|_| ()));
+    let begun = Instant::now();
+    let (tell, told) = mpsc::channel();
+    submit(Done::new(move |result| tell.send(result).unwrap()));
+    let Ok(Outcome::Bytes(name)) = told.recv_timeout(LONG).unwrap() else {
+        panic!("no signature");
+    };
+    assert_eq!(&name[..], WORKER.as_bytes());
+    assert!(
+        begun.elapsed() < Duration::from_millis(500),
+        "before the pool"
+    );
+    drop(end);
+    hung.stop();
+    worker.stop();
 }

@@ -70,7 +70,7 @@ fn a_client_that_is_too_new_is_told_what_is_spoken() {
     let error = client.execute(&sign(b""), soon()).unwrap_err();
     assert_eq!(error.kind(), Kind::Protocol);
     assert!(
-        error.to_string().contains("1 to 4") && error.to_string().contains("5 to 6"),
+        error.to_string().contains("1 to 5") && error.to_string().contains("6 to 7"),
         "{error}"
     );
 }

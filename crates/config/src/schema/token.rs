@@ -101,7 +101,7 @@ pub(super) const TOKEN: Section = Section {
             "trusted",
             "false",
             "false",
-            "Let secret keys of this member serve without a comparison to a member listed before it that may hold them and has never been present. This also applies to a key that differs from the one compared before. By default the first member in the file that holds a secret key is trusted, and the keys of the others are compared with it.",
+            "Let secret keys of this member serve without a comparison to a member listed before it that may hold them and has never been present. This also applies to a key that differs from the one compared before. By default a secret key is compared with a serving replica, else with the recorded answers. Without both, the first member in the file that holds it is trusted.",
         ),
         key(
             "copies",

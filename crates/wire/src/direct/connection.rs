@@ -171,9 +171,19 @@ impl ConnectionReader {
         !self.uses.is_empty()
     }
 
-    /// Takes the next uses, `most` at most.
-    pub fn take(&mut self, most: usize) -> impl ExactSizeIterator<Item = Use> {
-        self.uses.drain(..most.min(self.uses.len()))
+    /// Takes the next uses, `most` at most. A use whose deadline has passed is refused.
+    pub fn take(&mut self, most: usize) -> impl Iterator<Item = Use> {
+        let now = Instant::now();
+        let next = self.uses.drain(..most.min(self.uses.len()));
+        next.map(move |each| {
+            let (operation, until) = each?;
+            if until <= now {
+                let why = "its deadline passed before its turn";
+                let message = format!("{}: {why}", operation.call());
+                return Err(Error::pool(Kind::Deadline, message));
+            }
+            Ok((operation, until))
+        })
     }
 
     /// Keeps the results of the uses that were taken. Answers the frame when it has all of them.

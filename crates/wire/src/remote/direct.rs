@@ -12,6 +12,7 @@ use hsmux_token::{
 
 use super::link_state::LinkState;
 use super::{Link, RemoteToken};
+use crate::KNOWS_SHARED_FRAMES;
 use crate::direct::{MOST_USES, key_of_short_use};
 
 /// A use that takes longer is repeated at the pool, which handles a worker that hangs.
@@ -42,7 +43,11 @@ impl RemoteToken {
                 version: self.state.version,
                 lanes: connections,
                 admin: None,
-                depth: MOST_USES,
+                depth: if self.state.version < KNOWS_SHARED_FRAMES {
+                    1
+                } else {
+                    MOST_USES
+                },
                 one_frame: true,
                 peer: Box::new(()),
             },

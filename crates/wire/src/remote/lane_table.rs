@@ -21,6 +21,9 @@ const SHARED_DIRECTLY: usize = LONGEST - AROUND;
 /// another worker.
 const TOGETHER: u64 = 200_000;
 
+/// A direct connection whose answer takes longer does not count as in use: its worker may hang.
+const LATE: Duration = Duration::from_millis(2);
+
 type Listener = Box<dyn FnOnce(Error) + Send>;
 
 /// The state of a [`RemoteToken`](super::RemoteToken); no call here blocks or does I/O.
@@ -47,7 +50,7 @@ struct OnLane {
     operations: VecDeque<Running>,
     /// How many of them each frame has.
     frames: VecDeque<usize>,
-    /// When the last frame was written.
+    /// When the frame under way was written, on a lane that takes one at a time.
     since: Option<Instant>,
 }
 
@@ -131,10 +134,16 @@ impl LaneTable {
             return Err(error.clone());
         }
         let first = batch.iter().map(|request| request.deadline).min();
+        let first = first.map(|first| self.look_again_by().map_or(first, |look| first.min(look)));
         let sooner = first.filter(|first| self.armed.is_none_or(|armed| *first < armed));
         self.armed = sooner.or(self.armed);
         self.waiting.extend(batch.drain(..));
         Ok(sooner)
+    }
+
+    /// When to look for another lane, if a request waits for one that is in use.
+    fn look_again_by(&self) -> Option<Instant> {
+        self.fastest.is_some().then(|| Instant::now() + LATE)
     }
 
     /// What a free lane is to carry next.
@@ -142,10 +151,10 @@ impl LaneTable {
         if self.waiting.is_empty() || self.lost.is_some() {
             return None;
         }
-        let (lane, most) = self.choose()?;
+        let now = Instant::now();
+        let (lane, most) = self.choose(now)?;
         let count = self.fitting(most);
         let running = &mut self.running[usize::from(lane)];
-        let now = Instant::now();
         let mut items = Vec::with_capacity(count);
         for request in self.waiting.drain(..count) {
             running.operations.push_back(Running {
@@ -177,12 +186,12 @@ impl LaneTable {
 
     /// A lane for the next frame, and how many of those that wait it is to carry: they are spread over
     /// all lanes that are as good.
-    fn choose(&mut self) -> Option<(u16, usize)> {
+    fn choose(&mut self, now: Instant) -> Option<(u16, usize)> {
         if let Some(fastest) = &self.fastest {
             let depth = fastest.fit(self.depth);
-            // Few operations wait for a lane that is in use, and share its next frame.
-            let is_first = self.free.len() == self.running.len();
-            let is_worth_it = is_first || self.waiting.len() >= depth;
+            // Few operations wait for a lane that answers soon, and share its next frame.
+            let answers_soon = |on: &OnLane| on.since.is_some_and(|since| now < since + LATE);
+            let is_worth_it = self.waiting.len() >= depth || !self.running.iter().any(answers_soon);
             return Some((self.free.pop_if(|_| is_worth_it)?, depth));
         }
         let others = self.free.len();
@@ -228,6 +237,7 @@ impl LaneTable {
     /// Takes back the last frame of a lane, which was not written.
     pub fn take_back(&mut self, lane: u16, error: &Error) -> Vec<Completion> {
         let running = &mut self.running[usize::from(lane)];
+        running.since = None;
         let count = running.frames.pop_back().unwrap_or(0);
         let first = running.operations.len().saturating_sub(count);
         let completions = running
@@ -247,13 +257,15 @@ impl LaneTable {
     ) -> Result<Vec<Completion>, String> {
         let running = &mut self.running[usize::from(lane)];
         let wanted = running.frames.pop_front().unwrap_or(0);
-        if let (Some(fastest), Some(since)) = (&mut self.fastest, running.since) {
-            fastest.note(since.elapsed(), wanted);
-        }
         let results = match results {
             Ok(results) => results,
             Err(error) => vec![Err(error); wanted],
         };
+        if let (Some(fastest), Some(since)) = (&mut self.fastest, running.since.take())
+            && results.iter().all(Result::is_ok)
+        {
+            fastest.note(since.elapsed(), wanted);
+        }
         if wanted == 0 || results.len() != wanted {
             return Err(format!("{} answers to {wanted} operations", results.len()));
         }
@@ -304,8 +316,9 @@ impl LaneTable {
                 late.push(Completion(request.done, Err(error)));
             }
         }
-        self.armed = next;
-        (late, next)
+        let look = self.look_again_by().filter(|_| !self.waiting.is_empty());
+        self.armed = next.into_iter().chain(look).min();
+        (late, self.armed)
     }
 
     /// The call of an operation that is running, for the error.

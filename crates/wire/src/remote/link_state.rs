@@ -289,6 +289,7 @@ impl Source for LinkState {
     fn expired(self: Arc<Self>, now: Instant) -> Option<Instant> {
         let (late, next) = self.table.lock().expire(now);
         late.into_iter().for_each(lane_table::Completion::run);
+        self.write_frames();
         next
     }
 

@@ -42,6 +42,40 @@ fn short_uses_share_a_frame_before_they_take_another_lane() {
 }
 
 #[test]
+fn a_lane_without_an_answer_is_not_waited_for() {
+    let mut table = LaneTable::new(2, 16, true);
+    table.fastest = Some(FastestUse(1));
+    admit(&mut table, 1, 32);
+    assert_eq!(frames(&mut table), [(0, 1)]);
+    admit(&mut table, 1, 32);
+    assert_eq!(frames(&mut table), [], "it shares the next frame");
+    let now = Instant::now();
+    let (late, look) = table.expire(now);
+    assert!(late.is_empty());
+    assert!(look.is_some_and(|look| look < now + 10 * LATE), "{look:?}");
+    table.running[0].since = now.checked_sub(2 * LATE);
+    assert_eq!(frames(&mut table), [(1, 1)]);
+    let (_, look) = table.expire(now);
+    assert!(look.is_some_and(|look| look > now + 10 * LATE), "{look:?}");
+}
+
+#[test]
+fn refused_uses_say_nothing_of_the_others() {
+    let mut table = LaneTable::new(1, 16, true);
+    for (result, fits) in [
+        (Err(Error::request(Kind::Invalid, "refused")), 1),
+        (Ok(Outcome::Done), 16),
+    ] {
+        admit(&mut table, 1, 32);
+        let frame = table.next_frame().expect("a frame");
+        table.running[0].since = Some(Instant::now());
+        table.take_answered(frame.lane, Ok(vec![result])).unwrap();
+        let fastest = table.fastest.as_ref().expect("a direct connection");
+        assert!((fastest.fit(16) > 1) == (fits > 1));
+    }
+}
+
+#[test]
 fn long_uses_and_those_of_unknown_length_share_nothing() {
     let long = FastestUse(10 * TOGETHER);
     for fastest in [FastestUse::default(), long] {
