@@ -54,7 +54,6 @@ pub use claim::Claim;
 pub use client_session::{ClientConnection, ClientSession};
 pub use connector::{Care, Connector, Seat};
 pub use hsmux_config::Policy;
-pub use hsmux_wire::together;
 pub use member::PoolMember;
 pub use options::Options;
 pub use owner::Owner;

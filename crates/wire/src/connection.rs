@@ -156,11 +156,6 @@ impl Connection {
         }
     }
 
-    /// The next whole frame that was read already, if there is one.
-    pub(crate) fn at_hand(&mut self, limit: usize) -> Result<Option<Vec<u8>>, Broken> {
-        self.inbox.next(limit).map_err(Broken::Malformed)
-    }
-
     /// Waits until there is something to read.
     ///
     /// It polls: Linux wakes a blocking read also when the peer reads what was written here (`unix_write_space`), which costs

@@ -1,10 +1,9 @@
-//! The worker's end of a lane: read what has come, execute it together, write the answers in its order.
+//! The worker's end of a lane: reads frames and answers them, one after the other.
 
-use std::collections::VecDeque;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use hsmux_token::{Error, Operation, Outcome, Result, Token};
+use hsmux_token::{Error, Operation, Result, Token};
 
 use crate::connection::{Broken, Connection};
 use crate::frame::{self, MAX_FRAME};
@@ -12,10 +11,6 @@ use crate::{Answer, Call, Item, Reply, fitted};
 
 /// Longer than anyone waits; a deadline further off would overflow the clock.
 const MAX_REMAINING: Duration = Duration::from_secs(24 * 3600);
-
-/// An answer waits for those behind it no longer than this, which is less than waking its reader twice
-/// costs: longer work is answered as it ends, so that the next request is here in time.
-const TOGETHER: Duration = Duration::from_micros(40);
 
 /// Serves a token on one lane, on this thread, until the other end hangs up.
 ///
@@ -27,7 +22,7 @@ pub fn serve_lane(stream: UnixStream, version: u16, token: &dyn Token) -> Result
     };
     let mut ready = None;
     loop {
-        let first = match lane.connection.read(MAX_FRAME, ready) {
+        let frame = match lane.connection.read(MAX_FRAME, ready) {
             Ok(frame) => frame,
             Err(nothing) if nothing.is_late() => {
                 token.discard_ready();
@@ -37,20 +32,13 @@ pub fn serve_lane(stream: UnixStream, version: u16, token: &dyn Token) -> Result
             Err(end) if end.is_end() => return Ok(()),
             Err(broken) => return Err(gone(&broken)),
         };
-        let mut next = Some(first);
-        let mut round = Round::default();
-        while let Some(frame) = next {
-            match frame::decode_call(frame)? {
-                Call::Execute(items) => round.add(items),
-                other => {
-                    std::mem::take(&mut round).run(&mut lane, token)?;
-                    lane.write([answer(&other, token)])?;
-                }
+        match frame::decode_call(frame)? {
+            Call::Execute(items) => {
+                let last = lane.run(items, token)?;
+                ready = last.and_then(|last| token.make_ready(&last)).or(ready);
             }
-            next = lane.connection.at_hand(MAX_FRAME).map_err(|e| gone(&e))?;
+            other => lane.write(answer(&other, token))?,
         }
-        let last = round.run(&mut lane, token)?;
-        ready = last.and_then(|last| token.make_ready(&last)).or(ready);
     }
 }
 
@@ -60,86 +48,28 @@ struct Lane {
 }
 
 impl Lane {
-    fn write(&mut self, answers: impl IntoIterator<Item = Answer>) -> Result<()> {
-        let version = self.version;
-        let encode = |out: &mut Vec<u8>| {
-            answers
-                .into_iter()
-                .try_for_each(|answer| fitted::encode_reply(version, &Reply::new(0, answer), out))
-        };
-        let written = self.connection.write_with(encode, None);
-        written.map_err(|broken| gone(&broken))
-    }
-}
-
-/// The operations of the frames that have come together.
-#[derive(Default)]
-struct Round {
-    operations: Vec<(Operation, Instant)>,
-    /// How many of them each frame has.
-    frames: Vec<usize>,
-}
-
-impl Round {
-    fn add(&mut self, items: Vec<Item>) {
+    /// Carries out the operations of a frame, and answers it. Returns the last of them.
+    fn run(&mut self, items: Vec<Item>, token: &dyn Token) -> Result<Option<Operation>> {
         let now = Instant::now();
         let timed = |item: Item| {
             let remaining = Duration::from_micros(item.remaining_us).min(MAX_REMAINING);
             (item.operation, now + remaining)
         };
-        self.frames.push(items.len());
-        self.operations.extend(items.into_iter().map(timed));
-    }
-
-    /// The last of them.
-    fn run(mut self, lane: &mut Lane, token: &dyn Token) -> Result<Option<Operation>> {
-        let mut answers = Answers {
-            results: self.operations.iter().map(|_| None).collect(),
-            frames: std::mem::take(&mut self.frames).into(),
-            gone: 0,
-        };
-        let mut written = Ok(());
-        let mut last = Instant::now();
-        token.execute_all(&self.operations, &mut |place, result| {
-            answers.put(place, result);
-            if last.elapsed() >= TOGETHER && written.is_ok() {
-                written = lane.write(answers.complete());
-                last = Instant::now();
-            }
+        let mut operations: Vec<_> = items.into_iter().map(timed).collect();
+        let mut results: Vec<_> = operations.iter().map(|_| None).collect();
+        token.execute_all(&operations, &mut |place, result| {
+            results[place] = Some(result);
         });
-        written?;
-        lane.write(answers.complete())?;
-        Ok(self.operations.pop().map(|(last, _)| last))
-    }
-}
-
-/// Results as they come in.
-struct Answers {
-    /// Of the frames that are not answered yet.
-    results: VecDeque<Option<Result<Outcome>>>,
-    frames: VecDeque<usize>,
-    /// Results that are answered.
-    gone: usize,
-}
-
-impl Answers {
-    fn put(&mut self, place: usize, result: Result<Outcome>) {
-        self.results[place - self.gone] = Some(result);
+        self.write(Answer::Results(results.into_iter().flatten().collect()))?;
+        Ok(operations.pop().map(|(last, _)| last))
     }
 
-    /// The answers to the frames of which all is done, as far as none before them is missing.
-    fn complete(&mut self) -> impl Iterator<Item = Answer> {
-        std::iter::from_fn(|| {
-            let wanted = *self.frames.front()?;
-            if self.results.range(..wanted).any(Option::is_none) {
-                return None;
-            }
-            self.frames.pop_front();
-            self.gone += wanted;
-            Some(Answer::Results(
-                self.results.drain(..wanted).flatten().collect(),
-            ))
-        })
+    fn write(&mut self, answer: Answer) -> Result<()> {
+        let reply = Reply::new(0, answer);
+        let version = self.version;
+        let encode = |out: &mut Vec<u8>| fitted::encode_reply(version, &reply, out);
+        let written = self.connection.write_with(encode, None);
+        written.map_err(|broken| gone(&broken))
     }
 }
 

@@ -28,7 +28,6 @@ mod service_link;
 mod slots;
 mod socket;
 mod wipe;
-mod write_batch;
 
 pub use accept::{Admitted, Entrance, Listening};
 pub use backoff::Backoff;
@@ -47,4 +46,3 @@ pub use service_link::{
     FromService, ListeningSocket, RecordKind, ServiceClient, ServiceLink, ToService,
 };
 pub use socket::{Endpoint, Peer};
-pub use write_batch::together;

@@ -25,7 +25,6 @@ use turns::{Ready, Turns};
 use crate::budget::Budgets;
 use crate::busy_poll::{BusyPoll, look};
 use crate::slots::AllSlots;
-use crate::write_batch::together;
 
 /// What the reactor watches: one or more descriptors, told apart by a tag, and deadlines.
 pub(crate) trait Source: Send + Sync {
@@ -131,11 +130,9 @@ impl Reactor {
         loop {
             events.clear();
             let ready = look(&self.core.epoll, &mut events, Some(Duration::ZERO));
-            together(|| {
-                for event in &events {
-                    self.core.dispatch(event, &mut room.0);
-                }
-            });
+            for event in &events {
+                self.core.dispatch(event, &mut room.0);
+            }
             self.core.expire();
             if !matches!(ready, Ok(1..)) {
                 break;
@@ -322,15 +319,13 @@ impl Core {
                 break;
             }
             let of_several_users = self.sources.users() > 1;
-            together(|| {
-                if of_several_users {
-                    self.take_turns(&events, &mut turns, &mut scratch);
-                } else {
-                    for event in &events {
-                        self.dispatch(event, &mut scratch);
-                    }
+            if of_several_users {
+                self.take_turns(&events, &mut turns, &mut scratch);
+            } else {
+                for event in &events {
+                    self.dispatch(event, &mut scratch);
                 }
-            });
+            }
             let all_full = events.len() == events.capacity();
             if of_several_users && all_full && events.len() < MOST_EVENTS {
                 events.reserve(2 * events.len());

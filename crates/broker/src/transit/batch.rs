@@ -7,7 +7,6 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
-use hsmux_pool::together;
 use serde::de::{Deserialize, Deserializer, MapAccess};
 
 use super::batch_yield::BatchYield;
@@ -178,7 +177,7 @@ impl<Item> Batch<Item> {
         let mut all = pin!(in_order(each, AT_ONCE));
         let answers = poll_fn(|context| {
             turn.begin();
-            let answers = together(|| all.as_mut().poll(context));
+            let answers = all.as_mut().poll(context);
             match no_room.get() {
                 Some(refusal) => Poll::Ready(Err(Refusal::clone(refusal))),
                 None => answers.map(Ok),

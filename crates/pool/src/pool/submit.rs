@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hsmux_token::{Estimate, ObjectId, Operation, Outcome, Request, Result};
-use hsmux_wire::together;
 
 use super::Pool;
 use crate::Owner;
@@ -30,7 +29,7 @@ impl Pool {
             timing,
             ..Ask::default()
         };
-        together(|| self.submit_one(request, ask))
+        self.submit_one(request, ask)
     }
 
     /// Estimates the wait of a use of this key from now, by the recent speed of its members.
@@ -48,22 +47,14 @@ impl Pool {
         affinity: Option<&Arc<Affinity>>,
         requester: Option<&Arc<Requester>>,
     ) {
-        let submit = || {
-            for (request, timing) in batch {
-                let ask = Ask {
-                    affinity,
-                    requester,
-                    timing,
-                    ..Ask::default()
-                };
-                self.submit_one(request, ask).keep();
-            }
-        };
-        if self.core.options.threads {
-            together(submit);
-        } else {
-            // Each runs on this thread, which waits for its answer.
-            submit();
+        for (request, timing) in batch {
+            let ask = Ask {
+                affinity,
+                requester,
+                timing,
+                ..Ask::default()
+            };
+            self.submit_one(request, ask).keep();
         }
     }
 

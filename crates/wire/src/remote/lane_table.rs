@@ -224,11 +224,6 @@ impl LaneTable {
         sums.take_while(|sum| *sum <= bound).count().max(1)
     }
 
-    /// Whether a lane carries nothing.
-    pub fn has_idle_lane(&self) -> bool {
-        !self.free.is_empty()
-    }
-
     /// Whether an answer is due on the lane.
     pub fn carries(&self, lane: u16) -> bool {
         !self.running[usize::from(lane)].frames.is_empty()

@@ -17,7 +17,6 @@ use crate::frame::{self, FrameBuffer, MAX_FRAME};
 use crate::outlet::Outlet;
 use crate::reactor::{Source, Watch};
 use crate::wipe::wipe;
-use crate::write_batch::{self, BatchedSender};
 use crate::{Answer, Call, socket};
 
 /// The tag of [`PeerProcess::ended`]; lanes are numbered from 0.
@@ -99,7 +98,6 @@ impl LinkState {
     pub fn submit(self: &Arc<Self>, mut batch: Batch) {
         let mut table = self.table.lock();
         let admitted = table.admit(&mut batch);
-        let idle = table.has_idle_lane();
         drop(table);
         match admitted {
             Ok(None) => {}
@@ -111,9 +109,7 @@ impl LinkState {
                 return;
             }
         }
-        if idle || !write_batch::delay(self) {
-            self.write_frames();
-        }
+        self.write_frames();
     }
 
     /// Writes all that waits and has a lane.
@@ -191,11 +187,8 @@ impl LinkState {
         let mut table = self.table.lock();
         self.watch.ended(usize::from(table.carries(lane)));
         let completions = table.take_answered(lane, results);
-        let idle = table.has_idle_lane();
         drop(table);
-        if idle || !write_batch::delay(self) {
-            self.write_frames();
-        }
+        self.write_frames();
         match completions {
             Ok(completions) => completions
                 .into_iter()
@@ -261,12 +254,6 @@ impl LinkState {
         for lane in &self.lanes {
             self.watch.remove(lane.outlet.stream());
         }
-    }
-}
-
-impl BatchedSender for LinkState {
-    fn write_delayed(&self) {
-        self.write_frames();
     }
 }
 
