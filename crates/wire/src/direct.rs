@@ -3,6 +3,7 @@
 mod connection;
 #[doc(hidden)]
 pub mod fuzzing;
+mod round;
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -13,15 +14,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hsmux_token::sync::Mutex;
-use hsmux_token::{Error, Kind, ObjectId, Operation, Outcome, Params, Result, Token};
+use hsmux_token::{Error, Kind, ObjectId, Operation, Params, Result, Token};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 pub(crate) use connection::MOST_USES;
 pub use connection::ProgramConnection;
-use connection::{ConnectionReader, ReadResult, Use};
+use connection::{ConnectionReader, ReadResult};
+use round::Round;
 
 use crate::busy_poll::{BusyPoll, look};
-use crate::frame::KEPT;
 
 /// The longest frame of such a connection: what is longer goes through the daemon.
 pub(crate) const LONGEST: usize = 32 << 10;
@@ -409,88 +410,5 @@ impl Direct {
                 .fetch_sub(usize::from(reader.shared), Ordering::Relaxed);
             self.count_users(readers);
         }
-    }
-}
-
-/// The uses of several connections that are done together, and room for one frame each way.
-struct Round {
-    operations: Vec<(Operation, Instant)>,
-    parts: Vec<RoundPart>,
-    /// The part of each operation, and its place among the part's uses.
-    part_of: Vec<(usize, usize)>,
-    chunk: Box<[u8]>,
-    out: Vec<u8>,
-}
-
-/// The uses of one connection.
-struct RoundPart {
-    /// The connection's number.
-    reader: u64,
-    results: Vec<Option<Result<Outcome>>>,
-    /// Results that are still to come.
-    missing: usize,
-}
-
-impl RoundPart {
-    fn take_results(&mut self) -> impl Iterator<Item = Result<Outcome>> {
-        self.results.drain(..).flatten()
-    }
-}
-
-impl Default for Round {
-    fn default() -> Self {
-        Self {
-            operations: Vec::new(),
-            parts: Vec::new(),
-            part_of: Vec::new(),
-            chunk: vec![0; CHUNK].into_boxed_slice(),
-            out: Vec::with_capacity(KEPT),
-        }
-    }
-}
-
-impl Round {
-    /// Adds uses of a connection. Returns their results if all are refused.
-    fn add(
-        &mut self,
-        reader: u64,
-        uses: impl Iterator<Item = Use>,
-    ) -> Option<Vec<Result<Outcome>>> {
-        let mut part = RoundPart {
-            reader,
-            results: Vec::new(),
-            missing: 0,
-        };
-        for each in uses {
-            match each {
-                Ok(operation) => {
-                    self.part_of.push((self.parts.len(), part.results.len()));
-                    self.operations.push(operation);
-                    part.results.push(None);
-                    part.missing += 1;
-                }
-                Err(refused) => part.results.push(Some(Err(refused))),
-            }
-        }
-        if part.missing == 0 {
-            return Some(part.take_results().collect());
-        }
-        self.parts.push(part);
-        None
-    }
-
-    /// The connection that has asked, if it is one, for one use.
-    fn only_reader(&self) -> Option<u64> {
-        match (&self.parts[..], &self.part_of[..]) {
-            ([part], [_]) => Some(part.reader),
-            _ => None,
-        }
-    }
-
-    /// How many there were; they are forgotten.
-    fn served(&mut self) -> u64 {
-        self.operations.clear();
-        self.parts.clear();
-        self.part_of.drain(..).count() as u64
     }
 }
