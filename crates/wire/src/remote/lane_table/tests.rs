@@ -49,14 +49,26 @@ fn a_lane_without_an_answer_is_not_waited_for() {
     assert_eq!(frames(&mut table), [(0, 1)]);
     admit(&mut table, 1, 32);
     assert_eq!(frames(&mut table), [], "it shares the next frame");
-    let now = Instant::now();
+    let now = table.armed.expect("it is to look again");
     let (late, look) = table.expire(now);
     assert!(late.is_empty());
     assert!(look.is_some_and(|look| look < now + 10 * LATE), "{look:?}");
     table.running[0].since = now.checked_sub(2 * LATE);
     assert_eq!(frames(&mut table), [(1, 1)]);
-    let (_, look) = table.expire(now);
-    assert!(look.is_some_and(|look| look > now + 10 * LATE), "{look:?}");
+    let (_, look) = table.expire(now + 20 * LATE);
+    assert!(look.is_some_and(|look| look > now + 100 * LATE), "{look:?}");
+}
+
+/// Each timer that expires sets the next one, so two of one table would go on for ever.
+#[test]
+fn a_timer_behind_an_earlier_one_sets_no_other() {
+    let mut table = LaneTable::new(1, 16, true);
+    admit(&mut table, 2, 32);
+    let first = table.armed.expect("a timer");
+    let (_, next) = table.expire(first);
+    let next = next.expect("the table still waits");
+    assert_eq!(table.expire(first).1, None);
+    assert!(table.expire(next).1.is_some());
 }
 
 #[test]
