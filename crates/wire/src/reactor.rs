@@ -2,9 +2,9 @@
 //! descriptor is ready or a deadline passes; there is no tick.
 
 mod sources;
+mod timers;
 mod turns;
 
-use std::collections::BinaryHeap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,6 +19,7 @@ use hsmux_token::{Error, Kind, Result};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use sources::Sources;
+use timers::Timers;
 pub(crate) use turns::User;
 use turns::{Ready, Turns};
 
@@ -67,15 +68,12 @@ struct Core {
     running: AtomicUsize,
     next_id: AtomicU64,
     sources: Sources,
-    timers: Mutex<BinaryHeap<Timer>>,
+    timers: Mutex<Timers>,
     /// Of the users of all its listeners.
     budgets: Budgets,
     /// The connections of all its listeners.
     slots: AllSlots,
 }
-
-/// Soonest first, which for a heap means greatest.
-type Timer = std::cmp::Reverse<(Instant, u64)>;
 
 /// A descriptor's name in epoll: the source's id, then the tag.
 const TAG_BITS: u32 = 16;
@@ -138,7 +136,7 @@ impl Reactor {
                 break;
             }
         }
-        self.core.timers.lock().peek().map(|first| first.0.0)
+        self.core.timers.lock().next()
     }
 
     /// The one of this process, started if there is none.
@@ -297,11 +295,7 @@ impl Core {
     }
 
     fn wake_at(&self, at: Instant, id: u64) {
-        let mut timers = self.timers.lock();
-        let sooner = timers.peek().is_none_or(|first| at < first.0.0);
-        timers.push(std::cmp::Reverse((at, id)));
-        drop(timers);
-        if sooner {
+        if self.timers.lock().set(at, id) {
             self.wake();
         }
     }
@@ -312,7 +306,7 @@ impl Core {
         let mut busy_poll = BusyPoll::new();
         let mut turns = Turns::new();
         while !self.stopping.load(Ordering::Acquire) {
-            let next = self.timers.lock().peek().map(|first| first.0.0);
+            let next = self.timers.lock().next();
             events.clear();
             if let Err(errno) = self.wait(&mut events, next, &mut busy_poll) {
                 tracing::error!(%errno, "epoll_wait failed; the reactor stops");
@@ -401,14 +395,8 @@ impl Core {
     fn expire(&self) {
         let now = Instant::now();
         loop {
-            let mut timers = self.timers.lock();
-            if timers.peek().is_none_or(|first| first.0.0 > now) {
-                return;
-            }
-            let Some(std::cmp::Reverse((_, id))) = timers.pop() else {
-                return;
-            };
-            drop(timers);
+            let due = self.timers.lock().take_due(now);
+            let Some(id) = due else { return };
             self.call_source(id, |source| {
                 if let Some(at) = source.expired(now) {
                     self.wake_at(at, id);

@@ -283,10 +283,6 @@ impl LaneTable {
 
     /// What is late at `now`, and when the next one will be.
     pub fn expire(&mut self, now: Instant) -> (Vec<Completion>, Option<Instant>) {
-        // A timer from before an earlier one was set: that one goes on alone, or their number would grow.
-        if self.armed.is_some_and(|armed| armed > now) {
-            return (Vec::new(), None);
-        }
         let mut late = Vec::new();
         let mut next: Option<Instant> = None;
         let mut keep = |deadline: Instant| {

@@ -59,18 +59,6 @@ fn a_lane_without_an_answer_is_not_waited_for() {
     assert!(look.is_some_and(|look| look > now + 100 * LATE), "{look:?}");
 }
 
-/// Each timer that expires sets the next one, so two of one table would go on for ever.
-#[test]
-fn a_timer_behind_an_earlier_one_sets_no_other() {
-    let mut table = LaneTable::new(1, 16, true);
-    admit(&mut table, 2, 32);
-    let first = table.armed.expect("a timer");
-    let (_, next) = table.expire(first);
-    let next = next.expect("the table still waits");
-    assert_eq!(table.expire(first).1, None);
-    assert!(table.expire(next).1.is_some());
-}
-
 #[test]
 fn refused_uses_say_nothing_of_the_others() {
     let mut table = LaneTable::new(1, 16, true);
