@@ -224,6 +224,18 @@ impl Token for OneByOne {
     }
 }
 
+/// A worker that begins the next use when it is told to end one, and what it begins.
+fn one_by_one() -> (Workers, mpsc::Receiver<u8>, mpsc::Sender<()>) {
+    let (begins, begun) = mpsc::channel();
+    let (end, ends) = mpsc::channel();
+    let token = OneByOne {
+        begins,
+        ends: Mutex::new(ends),
+    };
+    let workers = Workers::of([Arc::new(token) as Arc<dyn Token>]);
+    (workers, begun, end)
+}
+
 /// Two ends of a connection, which are another user's to the kernel: credentials are a thread's own.
 fn pair_of(uid: u32) -> (UnixStream, UnixStream) {
     let as_user = || {
@@ -236,13 +248,7 @@ fn pair_of(uid: u32) -> (UnixStream, UnixStream) {
 
 #[test]
 fn many_connections_of_one_user_have_as_many_turns_as_one_of_another() {
-    let (begins, begun) = mpsc::channel();
-    let (end, ends) = mpsc::channel();
-    let token = OneByOne {
-        begins,
-        ends: Mutex::new(ends),
-    };
-    let workers = Workers::of([Arc::new(token) as Arc<dyn Token>]);
+    let (workers, begun, end) = one_by_one();
     let call = |number: u8| {
         Call::Execute(vec![Item {
             behalf: None,
@@ -349,13 +355,7 @@ fn a_refused_use_of_a_frame_harms_none_of_the_others() {
 
 #[test]
 fn a_frame_with_many_uses_has_a_users_turn_for_each() {
-    let (begins, begun) = mpsc::channel();
-    let (end, ends) = mpsc::channel();
-    let token = OneByOne {
-        begins,
-        ends: Mutex::new(ends),
-    };
-    let workers = Workers::of([Arc::new(token) as Arc<dyn Token>]);
+    let (workers, begun, end) = one_by_one();
     let mut many = [1, 2].map(|number| workers.connect_over(number, pair_of(20_001)));
     let mut one = workers.connect_over(99, pair_of(20_002));
     for (connection, numbers) in many.iter_mut().zip([0..16, 16..32]) {
@@ -386,13 +386,7 @@ fn a_frame_with_many_uses_has_a_users_turn_for_each() {
 
 #[test]
 fn a_frame_that_has_begun_comes_before_others_of_its_user() {
-    let (begins, begun) = mpsc::channel();
-    let (end, ends) = mpsc::channel();
-    let token = OneByOne {
-        begins,
-        ends: Mutex::new(ends),
-    };
-    let workers = Workers::of([Arc::new(token) as Arc<dyn Token>]);
+    let (workers, begun, end) = one_by_one();
     let mut many = workers.connect_over(1, pair_of(20_001));
     let mut rivals = [2, 3].map(|number| workers.connect_over(number, pair_of(20_001)));
     let _another_user = workers.connect_over(99, pair_of(20_002));
@@ -415,13 +409,7 @@ fn a_frame_that_has_begun_comes_before_others_of_its_user() {
 
 #[test]
 fn a_frame_whose_program_has_gone_or_waited_too_long_is_not_done() {
-    let (begins, begun) = mpsc::channel();
-    let (end, ends) = mpsc::channel();
-    let token = OneByOne {
-        begins,
-        ends: Mutex::new(ends),
-    };
-    let workers = Workers::of([Arc::new(token) as Arc<dyn Token>]);
+    let (workers, begun, end) = one_by_one();
     let mut gone = workers.connect_over(1, pair_of(20_001));
     let mut other = workers.connect_over(99, pair_of(20_002));
     let next = || begun.recv_timeout(LONG).unwrap();
