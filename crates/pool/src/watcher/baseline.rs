@@ -1,4 +1,4 @@
-//! How fast each connection does its work at best, and which became slower when the member's objects changed.
+//! How fast a member does its work at best, and which connections are slower.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -6,31 +6,24 @@ use std::time::Duration;
 
 use hsmux_token::{ObjectId, OperationKind, OperationPace, entry};
 
-/// Work is slow if it takes twice as long as at best, and this many nanoseconds longer.
+/// Work is slow if it takes a quarter and this many nanoseconds longer than the best. A comparison with a fresh worker
+/// then decides.
 const FLOOR: u64 = 4_000;
 
 /// The number of looks in a row in which work has to be slow.
 const PERSISTENT: u32 = 2;
 
-/// The pace of each connection of a member.
+/// The best time of each kind of work on one member, and the last state of each of its connections.
 #[derive(Default)]
 pub(super) struct Baselines {
+    best: HashMap<OperationKind, u64>,
     /// By generation.
-    connections: HashMap<u64, ConnectionPace>,
-}
-
-/// The pace of a connection.
-#[derive(Default)]
-struct ConnectionPace {
-    /// The member's objects have changed since it connected. Else another worker would be as slow.
-    objects_changed: bool,
-    works: HashMap<OperationKind, WorkPace>,
+    seen: HashMap<u64, HashMap<OperationKind, Last>>,
 }
 
 /// One kind of work on one connection.
-struct WorkPace {
-    /// Nanoseconds at best.
-    best: u64,
+#[derive(Default)]
+struct Last {
     count: u64,
     /// Looks in a row in which it was slow.
     slow: u32,
@@ -44,52 +37,50 @@ pub(super) struct Slow {
     pub key: ObjectId,
     /// Its duration now.
     pub now: Duration,
-    /// Its duration at best, on this connection.
+    /// Its duration at best.
     pub best: Duration,
 }
 
 impl Baselines {
     /// Forgets all other connections.
     pub fn keep(&mut self, generations: &[u64]) {
-        self.connections
+        self.seen
             .retain(|generation, _| generations.contains(generation));
-    }
-
-    /// The member has other objects than before.
-    pub fn objects_have_changed(&mut self) {
-        for connection in self.connections.values_mut() {
-            connection.objects_changed = true;
-        }
     }
 
     /// Adds the measurements of a connection. Answers the slowest work that has been slow in several looks.
     pub fn judge(&mut self, generation: u64, paces: &[OperationPace]) -> Option<Slow> {
-        let connection = self.connections.entry(generation).or_default();
+        let seen = self.seen.entry(generation).or_default();
         let mut slowest: Option<Slow> = None;
         for pace in paces {
-            let work = connection.works.entry(pace.work).or_insert(WorkPace {
-                best: pace.nanos,
-                count: 0,
-                slow: 0,
-            });
-            if std::mem::replace(&mut work.count, pace.count) == pace.count {
+            let last = seen.entry(pace.work).or_default();
+            if std::mem::replace(&mut last.count, pace.count) == pace.count {
                 continue;
             }
-            work.best = work.best.min(pace.nanos);
-            let is_slow = pace.nanos > 2 * work.best + FLOOR && connection.objects_changed;
-            work.slow = if is_slow { work.slow + 1 } else { 0 };
-            if work.slow >= PERSISTENT {
+            let best = self.best.entry(pace.work).or_insert(pace.nanos);
+            *best = (*best).min(pace.nanos);
+            let slow = pace.nanos > *best + *best / 4 + FLOOR;
+            last.slow = if slow { last.slow + 1 } else { 0 };
+            if last.slow >= PERSISTENT {
                 let found = Slow {
                     work: pace.work,
                     key: pace.key,
                     now: Duration::from_nanos(pace.nanos),
-                    best: Duration::from_nanos(work.best),
+                    best: Duration::from_nanos(*best),
                 };
                 let worse = slowest.as_ref().is_none_or(|s| s.ratio() < found.ratio());
                 slowest = if worse { Some(found) } else { slowest };
             }
         }
         slowest
+    }
+
+    /// A fresh worker is no faster, so this is the best from now on: the machine has changed, or is busy.
+    pub fn accept(&mut self, slow: &Slow) {
+        self.best.insert(slow.work, slow.now.as_nanos() as u64);
+        for seen in self.seen.values_mut() {
+            seen.remove(&slow.work);
+        }
     }
 }
 
@@ -122,28 +113,35 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_slow_if_it_stays_at_twice_its_best_after_objects_changed() {
+    fn a_connection_is_slow_if_it_stays_slower_than_the_best_of_the_member() {
         let mut baselines = Baselines::default();
         assert!(baselines.judge(1, &pace(20, 32)).is_none());
-        for count in 2..5 {
-            assert!(baselines.judge(1, &pace(60, 32 * count)).is_none());
-        }
-        baselines.objects_have_changed();
         // Slow in one look, or no work since, is no trouble.
-        assert!(baselines.judge(1, &pace(60, 200)).is_none());
-        assert!(baselines.judge(1, &pace(60, 200)).is_none());
-        assert!(baselines.judge(1, &pace(43, 232)).is_none(), "not twice");
-        assert!(baselines.judge(1, &pace(60, 264)).is_none());
-        let slow = baselines.judge(1, &pace(60, 296)).expect("slow");
+        assert!(baselines.judge(1, &pace(60, 64)).is_none());
+        assert!(baselines.judge(1, &pace(60, 64)).is_none());
+        assert!(baselines.judge(1, &pace(22, 96)).is_none());
+        assert!(baselines.judge(1, &pace(60, 128)).is_none());
+        let slow = baselines.judge(1, &pace(60, 160)).expect("slow");
         assert_eq!(slow.best, Duration::from_micros(20));
         assert!(slow.to_string().contains("60 us"), "{slow}");
-        // Another connection has a best of its own, and came after the change.
-        for count in 1..5 {
-            assert!(baselines.judge(2, &pace(60, 32 * count)).is_none());
+        // A connection that was never fast is compared with the best of the others.
+        assert!(baselines.judge(2, &pace(60, 32)).is_none());
+        assert!(baselines.judge(2, &pace(60, 64)).is_some());
+    }
+
+    #[test]
+    fn an_accepted_duration_is_the_new_best() {
+        let mut baselines = Baselines::default();
+        baselines.judge(1, &pace(20, 32));
+        baselines.judge(1, &pace(60, 64));
+        let slow = baselines.judge(1, &pace(60, 96)).expect("slow");
+        baselines.accept(&slow);
+        for count in 4..10 {
+            assert!(baselines.judge(1, &pace(61, count * 32)).is_none());
         }
-        baselines.objects_have_changed();
-        for count in 5..8 {
-            assert!(baselines.judge(2, &pace(110, 32 * count)).is_none());
+        for count in 10..12 {
+            baselines.judge(1, &pace(120, count * 32));
         }
+        assert!(baselines.judge(1, &pace(120, 400)).is_some());
     }
 }

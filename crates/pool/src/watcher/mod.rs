@@ -5,6 +5,7 @@
 //! at the token through a process of its own, beside the connections that serve.
 
 mod baseline;
+mod compare;
 mod probe;
 mod replace;
 mod replacement_budget;
@@ -200,7 +201,6 @@ impl WatchState {
             rest = looked.rest;
             if looked.changed {
                 self.budget.keys_have_changed();
-                self.baselines.objects_have_changed();
             }
         }
         if wanted.replace {
@@ -251,8 +251,10 @@ impl WatchState {
             }
             Ok(false) => {
                 self.budget.replaced_in_vain();
-                if let Reason::Blind(key) = reason {
-                    self.missed.retain(|(_, missed)| missed != key);
+                match reason {
+                    Reason::Slow(slow) => self.baselines.accept(slow),
+                    Reason::Blind(key) => self.missed.retain(|(_, missed)| missed != key),
+                    Reason::Outgrown => {}
                 }
                 tracing::info!(%seat, "{reason}, and a fresh worker is no better: it stays");
             }

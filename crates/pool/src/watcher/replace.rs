@@ -87,19 +87,18 @@ impl Core {
         let snapshot = fresh.token.objects()?;
         let better = match reason {
             Reason::Blind(key) => snapshot.objects.iter().any(|object| object.id == *key),
-            Reason::Slow(slow) => self.prove_work(fresh, old, slow).map(|()| true)?,
+            Reason::Slow(slow) => self.is_proved_and_faster(fresh, old, slow)?,
             Reason::Outgrown => fresh.info != old.info,
         };
         Ok(better.then_some(snapshot))
     }
 
-    /// Proves on the fresh connection the key of the slow work.
-    fn prove_work(
+    fn is_proved_and_faster(
         self: &Arc<Self>,
         fresh: &Arc<SeatConnection>,
         old: &Arc<SeatConnection>,
         slow: &Slow,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let catalogue = self.catalogue.load_full();
         let index = old.record.index;
         let replica = catalogue
@@ -109,7 +108,12 @@ impl Core {
         let serves = replica.filter(|replica| replica.state == ReplicaState::Serving);
         let object = serves.map(|replica| Arc::clone(&replica.object));
         let object = object.ok_or_else(|| Error::token(Kind::Unproved, "its key has left"))?;
-        self.prove_fresh(fresh, old, &object)
+        let sample = self.prove_fresh(fresh, old, &object, slow.work.mechanism)?;
+        let faster = self.is_faster(fresh, old, &sample)?;
+        faster.ok_or_else(|| {
+            let message = "there was no moment to compare it with a fresh worker";
+            Error::token(Kind::Busy, message)
+        })
     }
 
     /// The fresh connection serves from here on.

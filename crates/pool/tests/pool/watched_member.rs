@@ -135,12 +135,6 @@ pub fn be_known(token: &FakeToken, key: Key) {
     eventually("its pace is known", || token.paced() > asked);
 }
 
-/// Others remove the second of two keys.
-pub fn lose_a_key(member: &Member, pool: &Pool, [key, gone]: [Key; 2]) {
-    member.holds_now(&[key.object()]);
-    eventually("it is gone", || pool.catalogue().get(&gone.id()).is_none());
-}
-
 /// Has connections say again and again that their signatures take 60 microseconds, until it is `done`.
 pub fn slow_down(tokens: &[Arc<FakeToken>], key: Key, mut done: impl FnMut() -> bool) {
     let mut count = 1000;
