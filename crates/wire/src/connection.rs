@@ -156,6 +156,11 @@ impl Connection {
         }
     }
 
+    /// True if no byte of another frame was read.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.inbox.pending() == 0
+    }
+
     /// Waits until there is something to read.
     ///
     /// It polls: Linux wakes a blocking read also when the peer reads what was written here (`unix_write_space`), which costs

@@ -36,7 +36,7 @@ const CHUNK: usize = LONGEST + 4;
 /// A use that takes longer gains nothing from the short way, and others wait behind it.
 const SHORT: Duration = Duration::from_millis(2);
 
-/// So many uses, one after the other, are not short: then the connection ends.
+/// So many uses, one after the other, are not short: then the connection ends after its frame.
 const TOO_LONG: u32 = 8;
 
 /// As many as may be open, so that each user's are seen.
@@ -390,7 +390,8 @@ impl Direct {
                 reader.long = if took > SHORT { reader.long + 1 } else { 0 };
                 let is_done = part.missing == 0;
                 let answered = !is_done || reader.finish(part.take_results(), out);
-                answered && reader.long < TOO_LONG
+                let is_whole = is_done && !reader.is_unfinished();
+                answered && !(is_whole && reader.long >= TOO_LONG)
             });
             if !goes_on {
                 self.remove(&mut readers, number);

@@ -35,6 +35,7 @@ pub fn serve_lane(stream: UnixStream, version: u16, token: &dyn Token) -> Result
         match frame::decode_call(frame)? {
             Call::Execute(items) => {
                 let last = lane.run(items, token)?;
+                let last = last.filter(|_| lane.connection.is_idle());
                 ready = last.and_then(|last| token.make_ready(&last)).or(ready);
             }
             other => lane.write(answer(&other, token))?,

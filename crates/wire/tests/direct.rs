@@ -441,6 +441,43 @@ fn a_frame_whose_program_has_gone_or_waited_too_long_is_not_done() {
     workers.stop();
 }
 
+/// Takes three milliseconds for a use.
+struct Slow;
+
+impl Token for Slow {
+    fn info(&self) -> Arc<TokenInfo> {
+        Arc::default()
+    }
+
+    fn objects(&self) -> Result<Arc<Snapshot>> {
+        Echo.objects()
+    }
+
+    fn submit(&self, batch: Batch) {
+        Echo.submit(batch);
+    }
+
+    fn execute(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
+        thread::sleep(Duration::from_millis(3));
+        Echo.execute(operation, deadline)
+    }
+}
+
+#[test]
+fn a_connection_ends_after_the_frame_with_the_eighth_slow_use() {
+    let workers = Workers::of([Arc::new(Slow) as Arc<dyn Token>]);
+    for uses in [16, 8] {
+        let mut connection = workers.connect(u64::from(uses));
+        let answer = connection.exchange(&several(0..uses), Some(soon()));
+        let Answer::Results(results) = decode::<Reply>(answer.unwrap()).unwrap().answer else {
+            panic!("no results");
+        };
+        assert_eq!(results.len(), usize::from(uses));
+        assert!(connection.read(frame::MAX_FRAME, Some(soon())).is_err());
+    }
+    workers.stop();
+}
+
 /// Says which operations it is to prepare others like.
 struct Preparing(mpsc::Sender<Vec<u8>>);
 

@@ -134,16 +134,21 @@ impl LaneTable {
             return Err(error.clone());
         }
         let first = batch.iter().map(|request| request.deadline).min();
-        let first = first.map(|first| self.look_again_by().map_or(first, |look| first.min(look)));
         let sooner = first.filter(|first| self.armed.is_none_or(|armed| *first < armed));
         self.armed = sooner.or(self.armed);
         self.waiting.extend(batch.drain(..));
         Ok(sooner)
     }
 
-    /// When to look for another lane, if a request waits for one that is in use.
-    fn look_again_by(&self) -> Option<Instant> {
-        self.fastest.is_some().then(|| Instant::now() + LATE)
+    /// When to look for another lane, if a request waits for one that is in use. `None` if that is due earlier anyway.
+    pub fn look_again(&mut self) -> Option<Instant> {
+        if self.fastest.is_none() || self.waiting.is_empty() || self.lost.is_some() {
+            return None;
+        }
+        let look = Instant::now() + LATE;
+        let sooner = Some(look).filter(|look| self.armed.is_none_or(|armed| *look < armed));
+        self.armed = sooner.or(self.armed);
+        sooner
     }
 
     /// What a free lane is to carry next.
@@ -311,9 +316,8 @@ impl LaneTable {
                 late.push(Completion(request.done, Err(error)));
             }
         }
-        let look = self.look_again_by().filter(|_| !self.waiting.is_empty());
-        self.armed = next.into_iter().chain(look).min();
-        (late, self.armed)
+        self.armed = next;
+        (late, next)
     }
 
     /// The call of an operation that is running, for the error.

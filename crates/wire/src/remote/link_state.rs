@@ -127,8 +127,16 @@ impl LinkState {
     fn write_waiting(&self) -> Result<(), Unwritten> {
         let _order = self.writing.lock();
         loop {
-            let next = self.table.lock().next_frame();
-            let Some(frame) = next else { return Ok(()) };
+            let mut table = self.table.lock();
+            let Some(frame) = table.next_frame() else {
+                let look = table.look_again();
+                drop(table);
+                if let Some(at) = look {
+                    self.watch.wake_at(at);
+                }
+                return Ok(());
+            };
+            drop(table);
             self.carry(frame)?;
         }
     }
