@@ -253,7 +253,11 @@ impl WatchState {
                 self.budget.replaced_in_vain();
                 match reason {
                     Reason::Slow(slow) => self.baselines.accept(slow),
-                    Reason::Blind(key) => self.missed.retain(|(_, missed)| missed != key),
+                    Reason::Blind(key) => {
+                        self.missed.retain(|(_, missed)| missed != key);
+                        // The probe is the only one that still sees the key.
+                        self.probe.dismiss();
+                    }
                     Reason::Outgrown => {}
                 }
                 tracing::info!(%seat, "{reason}, and a fresh worker is no better: it stays");

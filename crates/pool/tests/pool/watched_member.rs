@@ -70,6 +70,11 @@ impl Member {
         self.serving.lock().len()
     }
 
+    /// The same, but those who look already do not see it.
+    pub fn holds_for_later(&self, objects: &[Object]) {
+        *self.seen.lock() = Some(objects.to_vec());
+    }
+
     /// What others have made of the token: those who look see it, a connection that serves does not.
     pub fn holds_now(&self, objects: &[Object]) {
         let mut seen = self.seen.lock();

@@ -1,8 +1,8 @@
 //! Members that others change, and connections that become slow or blind while they serve.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use hsmux_pool::{Care, Options, Pool, Replica, ReplicaState};
 use hsmux_token::fake::FakeToken;
@@ -104,6 +104,52 @@ fn a_connection_that_does_not_see_a_new_key_is_replaced() {
     });
     old.check(pool.execute(&old.signing(), in_seconds(60)).unwrap());
     assert_eq!(member.connections(), 2);
+}
+
+#[test]
+fn a_probe_that_shows_a_key_that_is_gone_is_replaced_at_once() {
+    let [key, gone] = [Key::new(1), Key::new(2)];
+    let is_removed = Arc::new(AtomicBool::new(false));
+    let removed = Arc::clone(&is_removed);
+    let member = Member::new(ALL, move |number| {
+        let removed = Arc::clone(&removed);
+        let answer = move |operation: &Operation| -> Result<Outcome> {
+            match operation {
+                Operation::Use {
+                    key: used, data, ..
+                } if *used == key.id().into() => Ok(Outcome::Bytes(key.sign(data).into())),
+                Operation::Use { data, .. } if !removed.load(Ordering::SeqCst) => {
+                    Ok(Outcome::Bytes(gone.sign(data).into()))
+                }
+                _ => Err(Error::token(Kind::UnknownObject, "no such key")),
+            }
+        };
+        let objects = [key, gone].map(Key::object);
+        let shown = if number == 0 {
+            &objects[..]
+        } else {
+            &objects[..1]
+        };
+        FakeToken::builder("one")
+            .objects(shown.to_vec())
+            .answer(answer)
+    });
+    let pool = member.pool();
+    eventually("both serve, and somebody looks", || {
+        let looks = member.looking.lock().len() == 1;
+        looks && shown(&pool, key) && shown(&pool, gone)
+    });
+    member.holds_for_later(&[key.object()]);
+    is_removed.store(true, Ordering::SeqCst);
+    let begun = Instant::now();
+    assert!(pool.execute(&gone.signing(), in_seconds(60)).is_err());
+    eventually("another one looks", || member.looking.lock().len() > 1);
+    assert!(
+        begun.elapsed() < Duration::from_secs(15),
+        "long before its time"
+    );
+    eventually("it is gone", || !shown(&pool, gone));
+    key.check(pool.execute(&key.signing(), in_seconds(60)).unwrap());
 }
 
 /// A slow connection signs until `done`.
