@@ -313,6 +313,8 @@ impl Source for Caller {
             self.end();
             return None;
         }
+        // First of all: another thread that arms from here on sets a time.
+        *self.alarm.lock() = None;
         let reads = self.outlet.waiting_since().map(|since| {
             let until = since + READ_WITHIN;
             (until, "does not read its answer; closed")
@@ -320,15 +322,12 @@ impl Source for Caller {
         let sends = self
             .rest_until()
             .map(|until| (until, "sends a call too slowly; closed"));
-        let next = [sends, reads].into_iter().flatten().min();
-        let mut alarm = self.alarm.lock();
-        *alarm = None;
-        let (until, why) = next?;
+        let (until, why) = [sends, reads].into_iter().flatten().min()?;
         if until > now {
-            *alarm = Some(until);
-            return Some(until);
+            let mut alarm = self.alarm.lock();
+            let sooner = alarm.is_none_or(|set| until < set);
+            return sooner.then(|| *alarm.insert(until));
         }
-        drop(alarm);
         if may_log() {
             tracing::warn!(peer = %self.peer, why);
         }

@@ -11,46 +11,30 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use hsmux_token::{
-    Batch, Done, Error, Kind, Mechanism, ObjectId, Operation, Outcome, Request, Result, Snapshot,
-    Token, TokenInfo, Verb, ck,
+    Batch, Done, Error, Kind, Mechanism, ObjectId, Operation, Outcome, Request, Token, Verb, ck,
 };
-use hsmux_wire::{Direct, ProgramConnection, Reactor, RemoteToken, VERSION};
+use hsmux_wire::{
+    Answer, Call, Connection, Direct, ProgramConnection, Reactor, RemoteToken, Reply, VERSION,
+    frame,
+};
 
 /// Signs with its name. The data `fail` and `refuse` get an error.
-struct Named(&'static str);
-
-impl Token for Named {
-    fn info(&self) -> Arc<TokenInfo> {
-        Arc::default()
-    }
-
-    fn objects(&self) -> Result<Arc<Snapshot>> {
-        Echo.objects()
-    }
-
-    fn submit(&self, batch: Batch) {
-        for request in batch {
-            let result = self.execute(&request.operation, request.deadline);
-            request.done.complete(result);
-        }
-    }
-
-    fn execute(&self, operation: &Operation, _: Instant) -> Result<Outcome> {
+fn named(name: &'static str) -> Arc<dyn Token> {
+    Doing::arc(move |operation, _| {
         let (_, _, _, data) = operation.key_use().expect("a use of a key");
         match &data[..] {
-            b"fail" if self.0 != POOL => Err(Error::token(Kind::Vendor(ck::CKR_DEVICE_ERROR), "")),
-            b"refuse" => Err(Error::request(Kind::Invalid, self.0)),
-            _ => Ok(Outcome::Bytes(self.0.as_bytes().to_vec().into())),
+            b"fail" if name != POOL => Err(Error::token(Kind::Vendor(ck::CKR_DEVICE_ERROR), "")),
+            b"refuse" => Err(Error::request(Kind::Invalid, name)),
+            _ => Ok(Outcome::Bytes(name.as_bytes().to_vec().into())),
         }
-    }
+    })
 }
 
 const POOL: &str = "the pool";
 const WORKER: &str = "the worker";
 
 fn pool() -> Arc<RemoteToken> {
-    let token: Arc<dyn Token> = Arc::new(Named(POOL));
-    remote_of(&Reactor::start().unwrap(), 1, 1, &token)
+    remote_of(&Reactor::start().unwrap(), 1, 1, &named(POOL))
 }
 
 fn key() -> ObjectId {
@@ -65,13 +49,13 @@ struct Worker {
 
 impl Worker {
     fn start() -> Self {
-        Self::of(Named(WORKER))
+        Self::of(named(WORKER))
     }
 
-    fn of(token: impl Token + 'static) -> Self {
+    fn of(token: Arc<dyn Token>) -> Self {
         let direct = Arc::new(Direct::new(Arc::default()).unwrap());
         let serving = Arc::clone(&direct);
-        let thread = thread::spawn(move || serving.serve(&token, &Unwatched).unwrap());
+        let thread = thread::spawn(move || serving.serve(&*token, &Unwatched).unwrap());
         Self { direct, thread }
     }
 
@@ -181,33 +165,15 @@ fn the_pool_repeats_a_use_that_takes_a_second() {
     assert_eq!(late.kind(), Kind::Deadline, "its own deadline is no reason");
 }
 
-/// Signs nothing until its sender has gone.
-struct Hung(Mutex<mpsc::Receiver<()>>);
-
-impl Token for Hung {
-    fn info(&self) -> Arc<TokenInfo> {
-        Arc::default()
-    }
-
-    fn objects(&self) -> Result<Arc<Snapshot>> {
-        Echo.objects()
-    }
-
-    fn submit(&self, batch: Batch) {
-        Echo.submit(batch);
-    }
-
-    fn execute(&self, _: &Operation, _: Instant) -> Result<Outcome> {
-        let _ = self.0.lock().unwrap().recv();
-        Ok(Outcome::Done)
-    }
-}
-
 #[test]
 fn a_worker_that_hangs_keeps_no_use_from_another_worker() {
-    let (end, ends) = mpsc::channel();
+    let (end, ends) = mpsc::channel::<()>();
     let (pool, worker) = (pool(), Worker::start());
-    let hung = Worker::of(Hung(Mutex::new(ends)));
+    let ends = Mutex::new(ends);
+    let hung = Worker::of(Doing::arc(move |_, _| {
+        let _ = ends.lock().unwrap().recv();
+        Ok(Outcome::Done)
+    }));
     // The lane that was added first is used first.
     let connections = [hung.connection(1), worker.connection(2)].map(Into::into);
     pool.use_directly(key(), connections.into()).unwrap();
@@ -235,4 +201,47 @@ fn a_worker_that_hangs_keeps_no_use_from_another_worker() {
     drop(end);
     hung.stop();
     worker.stop();
+}
+
+/// A worker of an older daemon ends a connection with several uses in a frame.
+#[test]
+fn only_a_pool_that_knows_shared_frames_gets_them() {
+    for (version, knows) in [(4, false), (VERSION, true)] {
+        let reactor = Reactor::start().unwrap();
+        let admin = UnixStream::pair().unwrap().0;
+        let pool = start_in(&reactor, version, Vec::new(), admin, 1);
+        let (near, far) = UnixStream::pair().unwrap();
+        pool.use_directly(key(), vec![near.into()]).unwrap();
+        let submit = || {
+            let request = Request {
+                operation: sign(b"data"),
+                deadline: soon(),
+                behalf: None,
+                done: Done::new(|_| ()),
+            };
+            pool.submit(Batch::from_iter([request]));
+        };
+        let mut worker = Connection::called(far);
+        (0..16).for_each(|_| submit());
+        let mut shares = false;
+        let until = soon();
+        for frames in 0.. {
+            let frame = worker.read(frame::MAX_FRAME, Some(soon())).unwrap();
+            let Call::Execute(items) = frame::decode_call(frame).unwrap() else {
+                panic!("no uses");
+            };
+            shares |= items.len() > 1;
+            if shares || frames == 200 && !knows {
+                break;
+            }
+            assert!(Instant::now() < until, "no frame is shared");
+            let results = items.iter().map(|_| Ok(Outcome::Done)).collect();
+            let reply = Reply::new(0, Answer::Results(results));
+            for _ in &items {
+                submit();
+            }
+            worker.write(&reply, Some(soon())).unwrap();
+        }
+        assert_eq!(shares, knows, "version {version}");
+    }
 }

@@ -25,6 +25,13 @@ impl Timers {
         self.next() == Some(at)
     }
 
+    /// Forgets a source's time.
+    pub fn remove(&mut self, source: u64) {
+        if let Some(at) = self.of_sources.remove(&source) {
+            self.queue.remove(&(at, source));
+        }
+    }
+
     /// The first time of all.
     pub fn next(&self) -> Option<Instant> {
         self.queue.first().map(|(at, _)| *at)
@@ -60,5 +67,8 @@ mod tests {
         assert_eq!(timers.take_due(after(200)), Some(8));
         assert_eq!((timers.take_due(after(200)), timers.next()), (None, None));
         assert!(timers.set(after(60), 7), "it may ask again");
+        timers.remove(7);
+        timers.remove(8);
+        assert_eq!((timers.take_due(after(200)), timers.next()), (None, None));
     }
 }

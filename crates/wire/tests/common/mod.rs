@@ -1,6 +1,8 @@
 //! A token that answers what it is given, a server in front of it, and the frames between.
 #![allow(dead_code)]
 
+pub mod workers;
+
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -125,7 +127,7 @@ pub fn start(
     start_in(reactor, VERSION, lanes, admin, depth)
 }
 
-fn start_in(
+pub fn start_in(
     reactor: &Arc<Reactor>,
     version: u16,
     lanes: Vec<UnixStream>,
@@ -144,6 +146,42 @@ fn start_in(
         peer,
     };
     RemoteToken::start(Arc::clone(reactor), link).unwrap()
+}
+
+/// Carries out operations by a function.
+pub struct Doing<F>(pub F);
+
+impl<F> Doing<F>
+where
+    F: Fn(&Operation, Instant) -> Result<Outcome> + Send + Sync + 'static,
+{
+    pub fn arc(execute: F) -> Arc<dyn Token> {
+        Arc::new(Self(execute))
+    }
+}
+
+impl<F> Token for Doing<F>
+where
+    F: Fn(&Operation, Instant) -> Result<Outcome> + Send + Sync,
+{
+    fn info(&self) -> Arc<TokenInfo> {
+        Arc::default()
+    }
+
+    fn objects(&self) -> Result<Arc<Snapshot>> {
+        Echo.objects()
+    }
+
+    fn submit(&self, batch: Batch) {
+        for request in batch {
+            let result = self.execute(&request.operation, request.deadline);
+            request.done.complete(result);
+        }
+    }
+
+    fn execute(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
+        (self.0)(operation, deadline)
+    }
 }
 
 /// Serves a token as a daemon would.
