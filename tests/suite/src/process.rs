@@ -116,10 +116,17 @@ impl Process {
     }
 }
 
-/// Whether a process runs. An ended orphan may remain a zombie, because containers may have no process that reaps it.
+/// Whether a process runs: whether any of its threads does. The first thread of a killed process may end well before
+/// others, which keep its memory and its sockets. An ended orphan may remain a zombie, because containers may have no
+/// process that reaps it.
 pub fn running(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
-    stat.is_ok_and(|stat| !stat.contains(") Z ") && !stat.contains(") X "))
+    let threads = fs::read_dir(format!("/proc/{pid}/task"));
+    threads.is_ok_and(|threads| {
+        threads.filter_map(Result::ok).any(|thread| {
+            let stat = fs::read_to_string(thread.path().join("stat"));
+            stat.is_ok_and(|stat| !stat.contains(") Z ") && !stat.contains(") X "))
+        })
+    })
 }
 
 /// The command lines of processes with a working folder at or below `folder`.

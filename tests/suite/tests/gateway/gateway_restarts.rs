@@ -1,5 +1,6 @@
 //! Gateways behind haproxy are stopped or killed, and started again, one after the other, under load.
 
+use std::net::TcpStream;
 use std::time::Instant;
 
 use hsmux_suite::{PATIENCE, Process, Rig, until};
@@ -111,6 +112,11 @@ pub fn kill_and_start(line: &str, balancer: fn(u16, &[Gateway; 2]) -> Process) {
         let load = cluster.client_load();
         cluster.serves(host);
         cluster.hosts[host].rig.kill_to_the_last();
+        let refuses = TcpStream::connect(&cluster.hosts[host].address).is_err();
+        assert!(
+            refuses,
+            "{server}: none of its processes runs, but it accepts"
+        );
         let dead = Instant::now();
         load.goes_on(100);
         cluster.comes_back(host);
@@ -118,7 +124,11 @@ pub fn kill_and_start(line: &str, balancer: fn(u16, &[Gateway; 2]) -> Process) {
         let all: usize = CLIENTS.iter().sum();
         assert!(failed.len() <= all, "{failed:#?}");
         for Failure { why, port, began } in failed {
-            assert!(began < dead, "{server} was dead before it began: {why}");
+            let late = began.saturating_duration_since(dead);
+            assert!(
+                began < dead,
+                "{server} was dead {late:?} before it began: {why}"
+            );
             let had = cluster.hosts_of(port.expect("haproxy takes every connection"));
             assert!(had.iter().any(|had| had == server), "on {had:?}: {why}");
         }
