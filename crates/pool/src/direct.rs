@@ -81,7 +81,6 @@ impl Pool {
         core.direct.open.lock().push(line);
         // What has changed since it was looked at.
         core.review_direct();
-        core.end_held();
         Ok(())
     }
 
@@ -98,28 +97,6 @@ impl Core {
     pub fn review_direct(&self) {
         let catalogue = self.catalogue.load();
         self.direct.end_those(|line| !line.holds(&catalogue));
-    }
-
-    /// Ends those that one worker hears.
-    pub fn end_direct_of(&self, generation: u64) {
-        let of_worker = |&(_, of): &(usize, u64)| of == generation;
-        let is_over = |line: &DirectConnection| line.heard_by.iter().any(of_worker);
-        self.direct.end_those(is_over);
-    }
-
-    /// Ends those that a worker hears which is to be given nothing.
-    fn end_held(&self) {
-        let scheduler = self.scheduler.lock();
-        let is_held = |seat: &usize| scheduler.is_held(*seat);
-        let held: SeatSet = (0..self.catalogue.load().generations.len())
-            .filter(is_held)
-            .collect();
-        drop(scheduler);
-        if !held.is_empty() {
-            let is_held = |&(seat, _): &(usize, u64)| held.contains(seat);
-            let is_over = |line: &DirectConnection| line.heard_by.iter().any(is_held);
-            self.direct.end_those(is_over);
-        }
     }
 
     /// The workers that may serve the key. The first one is selected by the policy: the first of all, or the one with

@@ -2,41 +2,33 @@
 
 use std::sync::Arc;
 
-use hsmux_token::{Class, Error, Kind, Object, Operation, Result};
+use hsmux_token::{Class, Error, Kind, Object, Result};
 
-use super::{Finding, private, secret};
+use super::{Finding, is_counted, private, secret};
 use crate::core::Core;
 use crate::record::SeatConnection;
 
 impl Core {
-    /// Proves a key on a fresh connection, by its public half or by the serving connection. Answers an operation to
-    /// compare the two connections with, if possible by this mechanism.
+    /// Proves a key on a fresh connection of the same token, by its public half or by the serving connection. Does nothing
+    /// if the key's uses are counted.
     pub fn prove_fresh(
         self: &Arc<Self>,
         fresh: &Arc<SeatConnection>,
         serving: &Arc<SeatConnection>,
         object: &Object,
-        mechanism: u64,
-    ) -> Result<Operation> {
-        let (finding, samples) = match object.id.class {
-            Class::SECRET_KEY => (
-                secret::prove_against(self, serving, fresh, object)?,
-                secret::samples(self, serving, fresh, object)?,
-            ),
-            _ => (
-                private::prove(self, fresh, object)?,
-                private::samples(self, fresh, object)?,
-            ),
-        };
-        if let Finding::Not(reason) | Finding::NotYet(reason) = finding {
-            return Err(Error::token(Kind::Unproved, reason));
+    ) -> Result<()> {
+        if is_counted(&self.options, object) {
+            return Ok(());
         }
-        let preferred =
-            |operation: &Operation| operation.mechanism().is_some_and(|m| m.kind == mechanism);
-        let at = samples.iter().position(preferred).unwrap_or(0);
-        samples.into_iter().nth(at).ok_or_else(|| {
-            let message = "there is no work by which it could be compared with a fresh worker";
-            Error::token(Kind::Unsupported, message)
-        })
+        let finding = match object.id.class {
+            Class::SECRET_KEY => secret::prove_against(self, serving, fresh, object)?,
+            _ => private::prove(self, fresh, object)?,
+        };
+        match finding {
+            Finding::Not(reason) | Finding::NotYet(reason) => {
+                Err(Error::token(Kind::Unproved, reason))
+            }
+            Finding::Proved => Ok(()),
+        }
     }
 }

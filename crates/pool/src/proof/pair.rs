@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use hsmux_token::{
-    Attributes, Blob, Error, Gcm, KeyKind, Kind, Mechanism, Object, Operation, Outcome, Params,
-    Result, Verb, ck,
+    Attributes, Error, KeyKind, Kind, Mechanism, Object, Operation, Outcome, Result, Verb, ck,
 };
 
 use super::answers::ProofAnswer;
@@ -210,22 +209,6 @@ impl Pair<'_> {
         ];
         ciphers.retain(|mechanism| self.both_have(mechanism));
         Ok(ciphers)
-    }
-
-    /// Encryption only: a token decrypts no text that is not a valid ciphertext.
-    pub fn gcm(&self) -> Result<Option<Mechanism>> {
-        if self.key_kind() != KeyKind::Aes {
-            return Ok(None);
-        }
-        let gcm = Mechanism {
-            kind: ck::CKM_AES_GCM,
-            params: Params::Gcm(Gcm {
-                iv: random::<12>()?.to_vec().into(),
-                aad: Blob::default(),
-                tag_bits: 128,
-            }),
-        };
-        Ok(Some(gcm).filter(|gcm| self.both_have(gcm)))
     }
 
     pub fn macs(&self) -> Vec<Mechanism> {

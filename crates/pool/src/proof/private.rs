@@ -59,35 +59,6 @@ pub(super) fn prove(
     ))
 }
 
-/// Signatures that prove nothing, by the same mechanisms.
-pub(super) fn samples(
-    core: &Arc<Core>,
-    connection: &Arc<SeatConnection>,
-    object: &Object,
-) -> Result<Vec<Operation>> {
-    let Ok(public) = PublicKey::from_attributes(&object.attributes) else {
-        return Ok(Vec::new());
-    };
-    if object.attributes.flag(ck::CKA_SIGN) == Some(false) {
-        return Ok(Vec::new());
-    }
-    let candidate = Candidate {
-        core,
-        connection,
-        object,
-        public,
-    };
-    let ways = candidate.signable(&candidate.challenge()?).into_iter();
-    let offered = ways.filter(|(mechanism, _)| has(connection, mechanism));
-    let signing = offered.map(|(mechanism, data)| Operation::Use {
-        verb: Verb::Sign,
-        key: object.id.into(),
-        mechanism,
-        data: data.into(),
-    });
-    Ok(signing.collect())
-}
-
 /// Such a key is named by its token's serial number, so that no other member can claim to hold it.
 fn without_public_half(object: &Object) -> Finding {
     let known = object

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hsmux_token::{Object, Operation, Result, Verb, ck};
+use hsmux_token::{Object, Result, Verb, ck};
 
 use super::answers::ProofAnswer;
 use super::pair::Pair;
@@ -213,43 +213,6 @@ pub(super) fn prove_against(
         object,
     };
     Ok(pair.compare()?.0)
-}
-
-/// Operations that both can do with the key, on random data. ECB comes first: a worker continues one operation of CBC
-/// (`module/src/stream.rs`), so CBC is cheaper than other work.
-pub(super) fn samples(
-    core: &Arc<Core>,
-    trusted: &Arc<SeatConnection>,
-    candidate: &Arc<SeatConnection>,
-    object: &Object,
-) -> Result<Vec<Operation>> {
-    let pair = Pair {
-        core,
-        trusted,
-        candidate,
-        object,
-    };
-    let allowed = |usage| object.attributes.flag(usage) != Some(false);
-    let mut samples = Vec::new();
-    let mut ciphers = pair.ciphers()?;
-    ciphers.reverse();
-    let encrypts = ciphers.iter().cloned().chain(pair.gcm()?).collect();
-    let verbs = [
-        (Verb::Encrypt, allowed(ck::CKA_ENCRYPT), encrypts),
-        (Verb::Decrypt, allowed(ck::CKA_DECRYPT), ciphers),
-        (Verb::Sign, allowed(ck::CKA_SIGN), pair.macs()),
-    ];
-    for (verb, _, mechanisms) in verbs.into_iter().filter(|(_, allowed, _)| *allowed) {
-        for mechanism in mechanisms {
-            samples.push(Operation::Use {
-                verb,
-                key: object.id.into(),
-                mechanism,
-                data: random::<32>()?.to_vec().into(),
-            });
-        }
-    }
-    Ok(samples)
 }
 
 /// A serving copy, on another member rather than on another worker of the same.

@@ -34,8 +34,6 @@ pub(super) struct SeatLoad<W, C> {
     pub connection: C,
     pub capacity: Capacity,
     pub running: Vec<ActiveRun<W>>,
-    /// It gets no requests while this is set.
-    pub held: bool,
     pub answers: AnswerState,
     /// Credit of the round-robin policy.
     pub credit: i64,
@@ -141,7 +139,6 @@ impl<W, C> SeatLoad<W, C> {
             capacity,
             credit: 0,
             latency: 0,
-            held: false,
             answers: AnswerState::default(),
             samples: 0,
             failed: false,
@@ -177,7 +174,7 @@ impl<W, C> SeatLoad<W, C> {
     }
 
     fn takes_more(&self) -> bool {
-        !self.held && !self.answers.one_is_waited_for()
+        !self.answers.one_is_waited_for()
     }
 
     /// True if a request may be sent to wait behind the running ones. They are done before a request that is sent later

@@ -156,17 +156,6 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             .any(|load| load.generation == generation)
     }
 
-    /// While a seat is held it gets no requests, and requests that only it can serve wait. Call [`Self::next`]
-    /// afterwards.
-    pub fn hold(&mut self, seat: usize, generation: u64, held: bool) {
-        if let Some(Some(load)) = self.seats.get_mut(seat)
-            && load.generation == generation
-        {
-            load.held = held;
-            self.sort(seat);
-        }
-    }
-
     /// A seat goes out of service. Answers the work that ran there, or `None` if the seat was not there.
     pub fn close(&mut self, seat: usize, generation: u64) -> Option<Vec<W>> {
         let slot = self.seats.get_mut(seat)?;

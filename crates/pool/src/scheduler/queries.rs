@@ -30,11 +30,6 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         self.load(seat).is_some_and(SeatLoad::is_short)
     }
 
-    /// True if the seat gets no requests for now.
-    pub fn is_held(&self, seat: usize) -> bool {
-        self.load(seat).is_some_and(|load| load.held)
-    }
-
     /// True if any worker of its token had short operations lately.
     pub fn is_of_short_token(&self, seat: usize) -> bool {
         let of_token = |member| {

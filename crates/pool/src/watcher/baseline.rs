@@ -1,4 +1,4 @@
-//! How fast a member does its work at best, and which connections are slower.
+//! How fast a member does its work at best, and which of its connections became slower when its objects changed.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -6,25 +6,41 @@ use std::time::Duration;
 
 use hsmux_token::{ObjectId, OperationKind, OperationPace, entry};
 
-/// Work is slow if it takes a quarter and this many nanoseconds longer than the best. A comparison with a fresh worker
-/// then decides.
+/// Work is slow if it takes twice as long as at best, and this many nanoseconds longer.
 const FLOOR: u64 = 4_000;
 
-/// The number of looks in a row in which work has to be slow.
+/// The number of looks in a row after which a pace counts.
 const PERSISTENT: u32 = 2;
 
-/// The best time of each kind of work on one member, and the last state of each of its connections.
+/// A connection is faster than its predecessor if it takes at most this percentage of its time.
+const FASTER: u64 = 85;
+
+/// The pace of a member and of its connections.
 #[derive(Default)]
 pub(super) struct Baselines {
+    /// Nanoseconds at best, on any connection.
     best: HashMap<OperationKind, u64>,
     /// By generation.
-    seen: HashMap<u64, HashMap<OperationKind, Last>>,
+    connections: HashMap<u64, ConnectionPace>,
+}
+
+/// The pace of a connection.
+#[derive(Default)]
+struct ConnectionPace {
+    /// The member's objects have changed since it connected. Else another worker would be as slow.
+    objects_changed: bool,
+    works: HashMap<OperationKind, WorkPace>,
+    /// It serves in place of a slow connection, and was not compared with it yet.
+    replaces: Option<Slow>,
 }
 
 /// One kind of work on one connection.
 #[derive(Default)]
-struct Last {
+struct WorkPace {
+    /// Operations.
     count: u64,
+    /// Looks with more operations.
+    looks: u32,
     /// Looks in a row in which it was slow.
     slow: u32,
 }
@@ -41,27 +57,66 @@ pub(super) struct Slow {
     pub best: Duration,
 }
 
+/// What a connection's pace says.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// It is slow.
+    Slow(Slow),
+    /// It is faster than the slow connection that it replaces.
+    Faster,
+    /// It is no faster than that one: the machine or the token has become slower.
+    NoFaster,
+}
+
 impl Baselines {
-    /// Forgets all other connections.
-    pub fn keep(&mut self, generations: &[u64]) {
-        self.seen
+    /// These connections serve; all others are forgotten.
+    pub fn serve_by(&mut self, generations: &[u64]) {
+        self.connections
             .retain(|generation, _| generations.contains(generation));
+        for generation in generations {
+            self.connections.entry(*generation).or_default();
+        }
     }
 
-    /// Adds the measurements of a connection. Answers the slowest work that has been slow in several looks.
-    pub fn judge(&mut self, generation: u64, paces: &[OperationPace]) -> Option<Slow> {
-        let seen = self.seen.entry(generation).or_default();
+    /// The member has other objects than before.
+    pub fn objects_have_changed(&mut self) {
+        for connection in self.connections.values_mut() {
+            connection.objects_changed = true;
+        }
+    }
+
+    /// This connection serves in place of a slow one.
+    pub fn replaced(&mut self, generation: u64, slow: &Slow) {
+        let connection = self.connections.entry(generation).or_default();
+        connection.replaces = Some(slow.clone());
+    }
+
+    /// Adds the measurements of a connection. Answers with the slowest work that has been slow in several looks.
+    pub fn judge(&mut self, generation: u64, paces: &[OperationPace]) -> Option<Verdict> {
+        let connection = self.connections.entry(generation).or_default();
         let mut slowest: Option<Slow> = None;
         for pace in paces {
-            let last = seen.entry(pace.work).or_default();
-            if std::mem::replace(&mut last.count, pace.count) == pace.count {
+            let work = connection.works.entry(pace.work).or_default();
+            if std::mem::replace(&mut work.count, pace.count) == pace.count {
                 continue;
             }
+            work.looks += 1;
             let best = self.best.entry(pace.work).or_insert(pace.nanos);
             *best = (*best).min(pace.nanos);
-            let slow = pace.nanos > *best + *best / 4 + FLOOR;
-            last.slow = if slow { last.slow + 1 } else { 0 };
-            if last.slow >= PERSISTENT {
+            if work.looks >= PERSISTENT
+                && let Some(slow) = connection.replaces.take_if(|slow| slow.work == pace.work)
+            {
+                let is_faster =
+                    u128::from(pace.nanos) * 100 <= slow.now.as_nanos() * u128::from(FASTER);
+                if !is_faster {
+                    self.accept(pace);
+                    return Some(Verdict::NoFaster);
+                }
+                return Some(Verdict::Faster);
+            }
+            let is_slow = pace.nanos > 2 * *best + FLOOR && connection.objects_changed;
+            work.slow = if is_slow { work.slow + 1 } else { 0 };
+            if work.slow >= PERSISTENT {
                 let found = Slow {
                     work: pace.work,
                     key: pace.key,
@@ -72,14 +127,16 @@ impl Baselines {
                 slowest = if worse { Some(found) } else { slowest };
             }
         }
-        slowest
+        slowest.map(Verdict::Slow)
     }
 
-    /// A fresh worker is no faster, so this is the best from now on: the machine has changed, or is busy.
-    pub fn accept(&mut self, slow: &Slow) {
-        self.best.insert(slow.work, slow.now.as_nanos() as u64);
-        for seen in self.seen.values_mut() {
-            seen.remove(&slow.work);
+    /// This is the best from now on.
+    fn accept(&mut self, pace: &OperationPace) {
+        self.best.insert(pace.work, pace.nanos);
+        for connection in self.connections.values_mut() {
+            if let Some(work) = connection.works.get_mut(&pace.work) {
+                work.slow = 0;
+            }
         }
     }
 }
@@ -112,36 +169,81 @@ mod tests {
         }]
     }
 
-    #[test]
-    fn a_connection_is_slow_if_it_stays_slower_than_the_best_of_the_member() {
-        let mut baselines = Baselines::default();
-        assert!(baselines.judge(1, &pace(20, 32)).is_none());
-        // Slow in one look, or no work since, is no trouble.
-        assert!(baselines.judge(1, &pace(60, 64)).is_none());
-        assert!(baselines.judge(1, &pace(60, 64)).is_none());
-        assert!(baselines.judge(1, &pace(22, 96)).is_none());
-        assert!(baselines.judge(1, &pace(60, 128)).is_none());
-        let slow = baselines.judge(1, &pace(60, 160)).expect("slow");
-        assert_eq!(slow.best, Duration::from_micros(20));
-        assert!(slow.to_string().contains("60 us"), "{slow}");
-        // A connection that was never fast is compared with the best of the others.
-        assert!(baselines.judge(2, &pace(60, 32)).is_none());
-        assert!(baselines.judge(2, &pace(60, 64)).is_some());
+    fn slow(verdict: Option<Verdict>) -> Slow {
+        match verdict {
+            Some(Verdict::Slow(slow)) => slow,
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
-    fn an_accepted_duration_is_the_new_best() {
+    fn a_connection_is_slow_if_it_stays_at_twice_the_best_after_objects_changed() {
         let mut baselines = Baselines::default();
+        baselines.serve_by(&[1]);
+        assert!(baselines.judge(1, &pace(20, 32)).is_none());
+        for count in 2..5 {
+            assert!(baselines.judge(1, &pace(60, 32 * count)).is_none());
+        }
+        baselines.objects_have_changed();
+        // Slow in one look, or no work since, is no trouble.
+        assert!(baselines.judge(1, &pace(60, 200)).is_none());
+        assert!(baselines.judge(1, &pace(60, 200)).is_none());
+        assert!(baselines.judge(1, &pace(43, 232)).is_none(), "not twice");
+        assert!(baselines.judge(1, &pace(60, 264)).is_none());
+        let slow = slow(baselines.judge(1, &pace(60, 296)));
+        assert_eq!(slow.best, Duration::from_micros(20));
+        assert!(slow.to_string().contains("60 us"), "{slow}");
+        // Another connection came after the change.
+        for count in 1..5 {
+            assert!(baselines.judge(2, &pace(60, 32 * count)).is_none());
+        }
+    }
+
+    #[test]
+    fn a_connection_that_was_never_fast_is_compared_with_the_others() {
+        let mut baselines = Baselines::default();
+        baselines.serve_by(&[1, 2]);
         baselines.judge(1, &pace(20, 32));
-        baselines.judge(1, &pace(60, 64));
-        let slow = baselines.judge(1, &pace(60, 96)).expect("slow");
-        baselines.accept(&slow);
+        baselines.objects_have_changed();
+        baselines.judge(2, &pace(60, 32));
+        slow(baselines.judge(2, &pace(60, 64)));
+    }
+
+    #[test]
+    fn a_successor_that_is_no_faster_sets_the_best() {
+        let mut baselines = Baselines::default();
+        baselines.serve_by(&[1, 2]);
+        baselines.judge(1, &pace(20, 32));
+        baselines.objects_have_changed();
+        for connection in [1, 2] {
+            baselines.judge(connection, &pace(60, 64));
+        }
+        let slow = slow(baselines.judge(1, &pace(60, 96)));
+        baselines.serve_by(&[2, 3]);
+        baselines.replaced(3, &slow);
+        assert!(baselines.judge(3, &pace(58, 32)).is_none());
+        let verdict = baselines.judge(3, &pace(58, 64));
+        assert!(matches!(verdict, Some(Verdict::NoFaster)), "{verdict:?}");
+        baselines.objects_have_changed();
         for count in 4..10 {
-            assert!(baselines.judge(1, &pace(61, count * 32)).is_none());
+            assert!(baselines.judge(2, &pace(61, count * 32)).is_none());
+            assert!(baselines.judge(3, &pace(61, count * 32)).is_none());
         }
-        for count in 10..12 {
-            baselines.judge(1, &pace(120, count * 32));
-        }
-        assert!(baselines.judge(1, &pace(120, 400)).is_some());
+    }
+
+    #[test]
+    fn a_successor_that_is_faster_is_said_once() {
+        let mut baselines = Baselines::default();
+        let slow = Slow {
+            work: pace(60, 1)[0].work,
+            key: pace(60, 1)[0].key,
+            now: Duration::from_micros(60),
+            best: Duration::from_micros(20),
+        };
+        baselines.replaced(3, &slow);
+        assert!(baselines.judge(3, &pace(50, 32)).is_none());
+        let verdict = baselines.judge(3, &pace(50, 64));
+        assert!(matches!(verdict, Some(Verdict::Faster)), "{verdict:?}");
+        assert!(baselines.judge(3, &pace(50, 96)).is_none());
     }
 }

@@ -5,7 +5,6 @@
 //! at the token through a process of its own, beside the connections that serve.
 
 mod baseline;
-mod compare;
 mod probe;
 mod replace;
 mod replacement_budget;
@@ -21,7 +20,7 @@ use crate::clock::{self, Monitor, Mutex};
 use crate::core::Core;
 use crate::panics::one_round;
 use crate::record::{LifeState, Record, SeatConnection};
-use baseline::Baselines;
+use baseline::{Baselines, Slow, Verdict};
 use probe::Probe;
 use replace::Reason;
 use replacement_budget::ReplacementBudget;
@@ -189,6 +188,8 @@ impl WatchState {
         if first.info.slot.is_some() && !wanted.cards {
             return IDLE;
         }
+        let generations: Vec<_> = serving.iter().map(|c| c.generation).collect();
+        self.baselines.serve_by(&generations);
         let mut rest = IDLE;
         if wanted.look && self.budget.is_free() && outgrown(first) {
             self.replace(core, first, &Reason::Outgrown);
@@ -201,6 +202,7 @@ impl WatchState {
             rest = looked.rest;
             if looked.changed {
                 self.budget.keys_have_changed();
+                self.baselines.objects_have_changed();
             }
         }
         if wanted.replace {
@@ -230,35 +232,49 @@ impl WatchState {
         if let Some((generation, key)) = blind {
             return Some((by(*generation)?, Reason::Blind(*key)));
         }
-        let generations: Vec<_> = serving.iter().map(|c| c.generation).collect();
-        self.baselines.keep(&generations);
-        let may_go = |connection: &&Arc<SeatConnection>| {
-            !core.may_hold_session_objects(connection.generation)
-        };
-        serving.iter().filter(may_go).find_map(|connection| {
-            let paces = connection.token.pace();
-            let slow = self.baselines.judge(connection.generation, &paces)?;
-            Some((connection, Reason::Slow(slow)))
-        })
+        let slow: Vec<_> = serving
+            .iter()
+            .filter_map(|connection| Some((connection, self.judge(connection)?)))
+            .collect();
+        let mut slow = slow.into_iter();
+        let (connection, slow) =
+            slow.find(|(connection, _)| !core.may_hold_session_objects(connection.generation))?;
+        Some((connection, Reason::Slow(slow)))
+    }
+
+    /// The slowest work of a connection. Notices as well whether it was worth it to replace its predecessor.
+    fn judge(&mut self, connection: &SeatConnection) -> Option<Slow> {
+        let paces = connection.token.pace();
+        match self.baselines.judge(connection.generation, &paces)? {
+            Verdict::Slow(slow) => return Some(slow),
+            Verdict::Faster => self.budget.replaced_well(),
+            Verdict::NoFaster => {
+                self.budget.replaced_in_vain();
+                let seat = &connection.record.name;
+                tracing::info!(%seat, "no faster than the slow worker that it replaced");
+            }
+        }
+        None
     }
 
     fn replace(&mut self, core: &Arc<Core>, old: &Arc<SeatConnection>, reason: &Reason) {
         let seat = &old.record.name;
         match core.replace(old, reason) {
-            Ok(true) => {
-                self.budget.replaced_well();
+            Ok(Some(successor)) => {
+                self.budget.replaced();
+                match reason {
+                    // Its pace will tell.
+                    Reason::Slow(slow) => self.baselines.replaced(successor, slow),
+                    Reason::Blind(_) | Reason::Outgrown => self.budget.replaced_well(),
+                }
                 tracing::warn!(%seat, "{reason}: a fresh worker serves in its place");
             }
-            Ok(false) => {
+            Ok(None) => {
                 self.budget.replaced_in_vain();
-                match reason {
-                    Reason::Slow(slow) => self.baselines.accept(slow),
-                    Reason::Blind(key) => {
-                        self.missed.retain(|(_, missed)| missed != key);
-                        // The probe is the only one that still sees the key.
-                        self.probe.dismiss();
-                    }
-                    Reason::Outgrown => {}
+                if let Reason::Blind(key) = reason {
+                    self.missed.retain(|(_, missed)| missed != key);
+                    // The probe is the only one that still sees the key.
+                    self.probe.dismiss();
                 }
                 tracing::info!(%seat, "{reason}, and a fresh worker is no better: it stays");
             }

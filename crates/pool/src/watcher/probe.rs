@@ -26,6 +26,10 @@ const FRESH: (Duration, Duration) = (Duration::from_secs(30), Duration::from_sec
 #[derive(Default)]
 pub(super) struct Probe {
     looking: Option<Looking>,
+    /// The objects that the process before had.
+    held_before: Option<HashSet<ObjectId>>,
+    /// The objects have changed since a look said so.
+    changed: bool,
     failures: u32,
     /// The member's connections when the probe's PIN was refused. It tries again only after one of them was replaced.
     refused: Option<Vec<u64>>,
@@ -57,7 +61,9 @@ impl Probe {
 
     /// Ends its process.
     pub fn dismiss(&mut self) {
-        self.looking = None;
+        if let Some(looking) = self.looking.take() {
+            self.held_before = Some(looking.held);
+        }
     }
 
     /// Looks once, and updates the seats that serve.
@@ -70,34 +76,33 @@ impl Probe {
             };
         }
         let begun = clock::now();
-        match self.try_look(core, serving) {
-            Ok(changed) => {
+        let rest = match self.try_look(core, serving) {
+            Ok(()) => {
                 self.failures = 0;
                 self.refused = None;
-                let rest = ((clock::now() - begun) * SHARE).clamp(REST.0, REST.1);
-                Looked { changed, rest }
+                ((clock::now() - begun) * SHARE).clamp(REST.0, REST.1)
             }
             Err(error) => {
                 let member = &serving[0].record.member;
                 tracing::warn!(%member, "not looked at for what others have changed: {error}");
-                self.looking = None;
+                self.dismiss();
                 self.refused = pin_refused(&error).then_some(generations);
                 self.failures += 1;
-                Looked {
-                    changed: false,
-                    rest: back_off(self.failures),
-                }
+                back_off(self.failures)
             }
+        };
+        Looked {
+            changed: std::mem::take(&mut self.changed),
+            rest,
         }
     }
 
-    /// True if something has changed.
-    fn try_look(&mut self, core: &Arc<Core>, serving: &[Arc<SeatConnection>]) -> Result<bool> {
-        let mut changed = false;
+    fn try_look(&mut self, core: &Arc<Core>, serving: &[Arc<SeatConnection>]) -> Result<()> {
         if let Some(looking) = &mut self.looking {
             let readings = readings(core, serving);
             let seen = looking.token.look()?;
-            changed = !seen.is_empty();
+            let changed = !seen.is_empty();
+            self.changed |= changed;
             if changed {
                 looking.held.retain(|id| !seen.gone.contains(id));
                 looking
@@ -112,11 +117,10 @@ impl Probe {
                 let _ = core.learn(connection, reading, &seen);
             }
             if clock::now() < looking.fresh_at {
-                return Ok(changed);
+                return Ok(());
             }
         }
-        self.begin_anew(core, serving)?;
-        Ok(changed)
+        self.begin_anew(core, serving)
     }
 
     /// Starts a fresh process, which reads everything.
@@ -132,7 +136,10 @@ impl Probe {
         let snapshot = token.objects()?;
         let took = clock::now() - begun;
         let held: HashSet<_> = snapshot.objects.iter().map(|object| object.id).collect();
-        let known = self.looking.as_ref().is_some_and(|l| l.held == held);
+        let before = self.looking.as_ref().map(|looking| &looking.held);
+        let before = before.or(self.held_before.as_ref());
+        let known = before == Some(&held);
+        self.changed |= before.is_some() && !known;
         for (connection, reading) in serving.iter().zip(readings) {
             if !known {
                 let_it_look(connection);

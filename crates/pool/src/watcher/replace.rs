@@ -38,12 +38,12 @@ impl fmt::Display for Reason {
 }
 
 impl Core {
-    /// Replaces a connection. `false` if a fresh one is no better.
+    /// Replaces a connection, and returns the generation of the fresh one. `None` if that is no better.
     pub(super) fn replace(
         self: &Arc<Self>,
         old: &Arc<SeatConnection>,
         reason: &Reason,
-    ) -> Result<bool> {
+    ) -> Result<Option<u64>> {
         let record = &old.record;
         self.has_no_session_objects(old)?;
         let reading = self.reading(record);
@@ -54,10 +54,10 @@ impl Core {
         let replaced = good.and_then(|snapshot| match snapshot {
             Some(snapshot) => self
                 .take_over(&fresh, old, &snapshot, reading)
-                .map(|()| true),
-            None => Ok(false),
+                .map(|()| Some(generation)),
+            None => Ok(None),
         });
-        if !matches!(replaced, Ok(true)) {
+        if !matches!(replaced, Ok(Some(_))) {
             fresh.token.abort("it is not needed");
         }
         replaced
@@ -87,18 +87,19 @@ impl Core {
         let snapshot = fresh.token.objects()?;
         let better = match reason {
             Reason::Blind(key) => snapshot.objects.iter().any(|object| object.id == *key),
-            Reason::Slow(slow) => self.is_proved_and_faster(fresh, old, slow)?,
+            Reason::Slow(slow) => self.prove_work(fresh, old, slow).map(|()| true)?,
             Reason::Outgrown => fresh.info != old.info,
         };
         Ok(better.then_some(snapshot))
     }
 
-    fn is_proved_and_faster(
+    /// Proves on the fresh connection the key of the slow work, unless the key has left meanwhile.
+    fn prove_work(
         self: &Arc<Self>,
         fresh: &Arc<SeatConnection>,
         old: &Arc<SeatConnection>,
         slow: &Slow,
-    ) -> Result<bool> {
+    ) -> Result<()> {
         let catalogue = self.catalogue.load_full();
         let index = old.record.index;
         let replica = catalogue
@@ -106,14 +107,10 @@ impl Core {
             .get(&slow.key)
             .and_then(|entry| entry.replica(index));
         let serves = replica.filter(|replica| replica.state == ReplicaState::Serving);
-        let object = serves.map(|replica| Arc::clone(&replica.object));
-        let object = object.ok_or_else(|| Error::token(Kind::Unproved, "its key has left"))?;
-        let sample = self.prove_fresh(fresh, old, &object, slow.work.mechanism)?;
-        let faster = self.is_faster(fresh, old, &sample)?;
-        faster.ok_or_else(|| {
-            let message = "there was no moment to compare it with a fresh worker";
-            Error::token(Kind::Busy, message)
-        })
+        match serves.map(|replica| Arc::clone(&replica.object)) {
+            Some(object) => self.prove_fresh(fresh, old, &object),
+            None => Ok(()),
+        }
     }
 
     /// The fresh connection serves from here on.

@@ -53,13 +53,17 @@ impl ReplacementBudget {
         self.spent < IN_A_ROW && self.not_before.is_none_or(|at| at <= now)
     }
 
-    /// A worker was replaced by a better one.
-    pub fn replaced_well(&mut self) {
+    /// A worker was replaced.
+    pub fn replaced(&mut self) {
         self.spent += 1;
+    }
+
+    /// The fresh worker is better.
+    pub fn replaced_well(&mut self) {
         self.in_vain = 0;
     }
 
-    /// A fresh worker was no better, or did not start.
+    /// A fresh worker is no better, or did not start.
     pub fn replaced_in_vain(&mut self) {
         self.in_vain_at(clock::now());
     }
@@ -92,6 +96,7 @@ mod tests {
         let mut now = start;
         while now < start + hour {
             if budget.is_free_at(now) {
+                budget.replaced();
                 budget.replaced_well();
                 replaced += 1;
             }

@@ -10,7 +10,7 @@ use hsmux_token::sync::Mutex;
 
 use crate::client_sessions::generate;
 use crate::vault::*;
-use crate::watched_member::{ALL, Member, be_known, pace, replaced, slow_down};
+use crate::watched_member::{ALL, Member, be_known, lose_a_key, replaced, slow_down};
 
 /// A client session whose session objects live on the first seat.
 fn session_on_first_seat(pool: &Arc<Pool>) -> ClientSession {
@@ -41,14 +41,14 @@ fn holds(keys: &[Key]) -> Builder {
 
 #[test]
 fn a_slow_worker_with_session_objects_stays_and_another_does_not_wait_for_it() {
-    let key = Key::new(1);
-    let [first, other] = [(); 2].map(|()| Member::new(ALL, move |_| honest("one", key)));
-    for member in [&first, &other] {
-        *member.pace.lock() = pace(key, 21, 32);
-    }
+    let keys @ [key, _] = [1, 2].map(Key::new);
+    let [first, other] = [(); 2].map(|()| Member::new(ALL, move |_| holds(&keys)));
     let pool = two(&first, &other);
     let both = [first.connection(0), other.connection(0)];
-    be_known(&both[1], key);
+    for connection in &both {
+        be_known(connection, key);
+    }
+    lose_a_key(&first, &pool, keys);
     let session = session_on_first_seat(&pool);
     slow_down(&both, key, || each_replaced(&pool) == [0, 1]);
     assert_eq!(first.connections(), 1, "it was tried");

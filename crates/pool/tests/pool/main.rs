@@ -5,7 +5,6 @@ mod changes;
 mod claims;
 mod client_sessions;
 mod counted;
-mod direct_connections;
 mod faults;
 mod health;
 mod hosts;

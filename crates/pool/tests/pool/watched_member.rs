@@ -20,8 +20,6 @@ pub struct Member {
     pub attempts: AtomicUsize,
     /// What those who look see; at first what the first connection holds.
     seen: Mutex<Option<Vec<Object>>>,
-    /// What later connections say of their pace.
-    pub pace: Mutex<Vec<OperationPace>>,
     /// How many connections have been made by the time that the token can do more.
     pub grown: AtomicUsize,
 }
@@ -43,7 +41,6 @@ impl Member {
             looking: Mutex::default(),
             attempts: AtomicUsize::new(0),
             seen: Mutex::default(),
-            pace: Mutex::default(),
             grown: AtomicUsize::new(0),
         })
     }
@@ -92,9 +89,6 @@ impl Connector for Connection {
     fn connect(&self) -> Result<Arc<dyn Token>> {
         let number = self.0.attempts.fetch_add(1, Ordering::SeqCst);
         let token = (self.0.make)(number).build();
-        if number > 0 {
-            token.set_pace(self.0.pace.lock().clone());
-        }
         self.0.serving.lock().push(Arc::clone(&token));
         Ok(token)
     }
@@ -138,6 +132,12 @@ pub fn be_known(token: &FakeToken, key: Key) {
     token.set_pace(pace(key, 20, 32));
     let asked = token.paced();
     eventually("its pace is known", || token.paced() > asked);
+}
+
+/// Others remove the second of two keys.
+pub fn lose_a_key(member: &Member, pool: &Pool, [key, gone]: [Key; 2]) {
+    member.holds_now(&[key.object()]);
+    eventually("it is gone", || pool.catalogue().get(&gone.id()).is_none());
 }
 
 /// Has connections say again and again that their signatures take 60 microseconds, until it is `done`.

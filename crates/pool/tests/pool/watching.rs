@@ -10,7 +10,7 @@ use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, Operation, Outcome, Result, Token};
 
 use crate::vault::*;
-use crate::watched_member::{ALL, Member, be_known, pace, replaced, slow_down};
+use crate::watched_member::{ALL, Member, be_known, lose_a_key, pace, replaced, slow_down};
 
 fn shown(pool: &Pool, key: Key) -> bool {
     pool.catalogue().get(&key.id()).is_some()
@@ -161,13 +161,13 @@ fn work(pool: &Pool, token: &Arc<FakeToken>, key: Key, done: impl Fn() -> bool) 
 }
 
 #[test]
-fn a_slow_connection_is_replaced_and_no_request_fails() {
-    let key = Key::new(1);
-    let member = Member::new(ALL, move |_| honest("one", key));
+fn a_connection_that_is_slow_after_a_change_of_keys_is_replaced_and_no_request_fails() {
+    let keys @ [key, gone] = [1, 2].map(Key::new);
+    let member = Member::new(ALL, move |_| holding("one", &[(key, key), (gone, gone)]));
     let pool = member.pool();
     let first = member.connection(0);
-    *member.pace.lock() = pace(key, 21, 32);
     be_known(&first, key);
+    lose_a_key(&member, &pool, keys);
     work(&pool, &first, key, || replaced(&pool) == 1);
     let calls = first.calls();
     let answer = submit(&pool, key.signing(), in_seconds(60));
@@ -177,20 +177,49 @@ fn a_slow_connection_is_replaced_and_no_request_fails() {
 }
 
 #[test]
-fn a_connection_that_is_no_slower_than_a_fresh_one_stays() {
+fn a_connection_that_is_slow_without_a_change_of_keys_stays() {
     let key = Key::new(1);
     let member = Member::new(ALL, move |_| honest("one", key));
     let pool = member.pool();
     let first = member.connection(0);
-    *member.pace.lock() = pace(key, 60, 32);
     be_known(&first, key);
-    work(&pool, &first, key, || {
-        member.connections() == 2 && member.connection(1).aborts() == 1
-    });
-    assert_eq!(replaced(&pool), 0);
-    let calls = first.calls();
-    key.check(pool.execute(&key.signing(), in_seconds(60)).unwrap());
-    assert_eq!(first.calls(), calls + 1);
+    let asked = first.paced();
+    work(&pool, &first, key, || first.paced() > asked + 5);
+    assert_eq!((replaced(&pool), member.connections()), (0, 1));
+}
+
+/// It fails, and the next one sees another state of the token.
+#[test]
+fn a_change_that_only_another_probe_sees_counts() {
+    let keys @ [key, gone] = [1, 2].map(Key::new);
+    let member = Member::new(ALL, move |_| holding("one", &[(key, key), (gone, gone)]));
+    let pool = member.pool();
+    let first = member.connection(0);
+    be_known(&first, key);
+    eventually("somebody looks", || member.looking.lock().len() == 1);
+    member.holds_for_later(&[key.object()]);
+    member.looking.lock()[0].abort("it ends");
+    eventually("it is gone", || !shown(&pool, keys[1]));
+    work(&pool, &first, key, || replaced(&pool) == 1);
+}
+
+/// The machine or the token has become slower.
+#[test]
+fn a_worker_that_is_as_slow_as_the_one_before_stays() {
+    let keys @ [key, gone] = [1, 2].map(Key::new);
+    let member = Member::new(ALL, move |_| holding("one", &[(key, key), (gone, gone)]));
+    let pool = member.pool();
+    let first = member.connection(0);
+    be_known(&first, key);
+    lose_a_key(&member, &pool, keys);
+    work(&pool, &first, key, || replaced(&pool) == 1);
+    let fresh = member.connection(1);
+    for objects in [&[key.object(), gone.object()][..], &[key.object()]] {
+        member.holds_now(objects);
+        let asked = fresh.paced();
+        work(&pool, &fresh, key, || fresh.paced() > asked + 5);
+    }
+    assert_eq!((replaced(&pool), member.connections()), (1, 2));
 }
 
 /// Operations that run on a replaced connection go on and are answered.

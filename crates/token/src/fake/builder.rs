@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Answer, FakeState, FakeToken, Inner, Taken};
+use super::{Answer, FakeState, FakeToken, Inner};
 use crate::sync::{Condvar, Mutex};
 use crate::{
     Error, MechanismInfo, Object, Operation, Outcome, Result, Snapshot, TokenFlags, TokenInfo, ck,
@@ -15,7 +15,6 @@ pub struct Builder {
     latency: Duration,
     objects: Vec<Object>,
     answer: Box<Answer>,
-    taken: Option<Box<Taken>>,
 }
 
 /// Mechanisms that a fake token says it has.
@@ -59,7 +58,6 @@ impl Builder {
             latency: Duration::ZERO,
             objects: Vec::new(),
             answer: Box::new(plain_answer),
-            taken: None,
         }
     }
 
@@ -94,13 +92,6 @@ impl Builder {
         self
     }
 
-    /// It takes programs' connections over, and serves none of them; `taken` runs before it says so.
-    #[must_use]
-    pub fn takes_connections(mut self, taken: impl Fn() + Send + Sync + 'static) -> Self {
-        self.taken = Some(Box::new(taken));
-        self
-    }
-
     /// Changes what it says of itself.
     #[must_use]
     pub fn info(mut self, change: impl FnOnce(&mut TokenInfo)) -> Self {
@@ -113,7 +104,6 @@ impl Builder {
         Arc::new(FakeToken(Arc::new(Inner {
             info: Arc::new(self.info),
             answer: self.answer,
-            taken: self.taken,
             changed: Condvar::new(),
             state: Mutex::new(FakeState {
                 latency: self.latency,

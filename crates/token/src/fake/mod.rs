@@ -17,17 +17,14 @@ use std::time::{Duration, Instant};
 
 use crate::sync::{Condvar, Mutex};
 use crate::{
-    Batch, DirectConnection, Error, Kind, Object, ObjectChanges, ObjectId, ObjectRef, Operation,
-    OperationPace, Outcome, Request, Result, Snapshot, Token, TokenInfo,
+    Batch, Error, Kind, Object, ObjectChanges, ObjectId, ObjectRef, Operation, OperationPace,
+    Outcome, Request, Result, Snapshot, Token, TokenInfo,
 };
 
 pub use builder::Builder;
 
 /// What a token answers to an operation.
 pub type Answer = dyn Fn(&Operation) -> Result<Outcome> + Send + Sync;
-
-/// Told of each connection that a token takes over.
-type Taken = dyn Fn() + Send + Sync;
 
 /// See the module's page. `submit` without latency answers on the caller's thread, otherwise on
 /// one thread for each lane, so that a lane serves one operation at a time as a device does.
@@ -36,7 +33,6 @@ pub struct FakeToken(Arc<Inner>);
 struct Inner {
     info: Arc<TokenInfo>,
     answer: Box<Answer>,
-    taken: Option<Box<Taken>>,
     state: Mutex<FakeState>,
     changed: Condvar,
 }
@@ -215,19 +211,6 @@ impl Token for FakeToken {
             }
             None => state.lost.push(lost),
         }
-    }
-
-    fn hand_over(&self, _: &DirectConnection<'_>) -> Result<()> {
-        let taken = self.0.taken.as_ref().ok_or_else(|| {
-            let message = "this fake token takes no connections over";
-            Error::request(Kind::Unsupported, message)
-        })?;
-        taken();
-        Ok(())
-    }
-
-    fn takes_connections(&self) -> bool {
-        self.0.taken.is_some()
     }
 
     fn abort(&self, reason: &str) {
