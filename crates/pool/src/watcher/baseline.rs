@@ -59,7 +59,7 @@ pub(super) struct Slow {
 
 /// What a connection's pace says.
 #[derive(Debug)]
-pub(super) enum Verdict {
+pub(super) enum PaceVerdict {
     /// It is slow.
     Slow(Slow),
     /// It is faster than the slow connection that it replaces.
@@ -92,7 +92,7 @@ impl Baselines {
     }
 
     /// Adds the measurements of a connection. Answers with the slowest work that has been slow in several looks.
-    pub fn judge(&mut self, generation: u64, paces: &[OperationPace]) -> Option<Verdict> {
+    pub fn judge(&mut self, generation: u64, paces: &[OperationPace]) -> Option<PaceVerdict> {
         let connection = self.connections.entry(generation).or_default();
         let mut slowest: Option<Slow> = None;
         for pace in paces {
@@ -110,9 +110,9 @@ impl Baselines {
                     u128::from(pace.nanos) * 100 <= slow.now.as_nanos() * u128::from(FASTER);
                 if !is_faster {
                     self.accept(pace);
-                    return Some(Verdict::NoFaster);
+                    return Some(PaceVerdict::NoFaster);
                 }
-                return Some(Verdict::Faster);
+                return Some(PaceVerdict::Faster);
             }
             let is_slow = pace.nanos > 2 * *best + FLOOR && connection.objects_changed;
             work.slow = if is_slow { work.slow + 1 } else { 0 };
@@ -127,7 +127,7 @@ impl Baselines {
                 slowest = if worse { Some(found) } else { slowest };
             }
         }
-        slowest.map(Verdict::Slow)
+        slowest.map(PaceVerdict::Slow)
     }
 
     /// This is the best from now on.
@@ -169,9 +169,9 @@ mod tests {
         }]
     }
 
-    fn slow(verdict: Option<Verdict>) -> Slow {
+    fn slow(verdict: Option<PaceVerdict>) -> Slow {
         match verdict {
-            Some(Verdict::Slow(slow)) => slow,
+            Some(PaceVerdict::Slow(slow)) => slow,
             other => panic!("{other:?}"),
         }
     }
@@ -223,7 +223,10 @@ mod tests {
         baselines.replaced(3, &slow);
         assert!(baselines.judge(3, &pace(58, 32)).is_none());
         let verdict = baselines.judge(3, &pace(58, 64));
-        assert!(matches!(verdict, Some(Verdict::NoFaster)), "{verdict:?}");
+        assert!(
+            matches!(verdict, Some(PaceVerdict::NoFaster)),
+            "{verdict:?}"
+        );
         baselines.objects_have_changed();
         for count in 4..10 {
             assert!(baselines.judge(2, &pace(61, count * 32)).is_none());
@@ -243,7 +246,7 @@ mod tests {
         baselines.replaced(3, &slow);
         assert!(baselines.judge(3, &pace(50, 32)).is_none());
         let verdict = baselines.judge(3, &pace(50, 64));
-        assert!(matches!(verdict, Some(Verdict::Faster)), "{verdict:?}");
+        assert!(matches!(verdict, Some(PaceVerdict::Faster)), "{verdict:?}");
         assert!(baselines.judge(3, &pace(50, 96)).is_none());
     }
 }

@@ -20,7 +20,7 @@ use crate::clock::{self, Monitor, Mutex};
 use crate::core::Core;
 use crate::panics::one_round;
 use crate::record::{LifeState, Record, SeatConnection};
-use baseline::{Baselines, Slow, Verdict};
+use baseline::{Baselines, PaceVerdict, Slow};
 use probe::Probe;
 use replace::Reason;
 use replacement_budget::ReplacementBudget;
@@ -246,9 +246,9 @@ impl WatchState {
     fn judge(&mut self, connection: &SeatConnection) -> Option<Slow> {
         let paces = connection.token.pace();
         match self.baselines.judge(connection.generation, &paces)? {
-            Verdict::Slow(slow) => return Some(slow),
-            Verdict::Faster => self.budget.replaced_well(),
-            Verdict::NoFaster => {
+            PaceVerdict::Slow(slow) => return Some(slow),
+            PaceVerdict::Faster => self.budget.replaced_well(),
+            PaceVerdict::NoFaster => {
                 self.budget.replaced_in_vain();
                 let seat = &connection.record.name;
                 tracing::info!(%seat, "no faster than the slow worker that it replaced");
