@@ -27,12 +27,19 @@ for file in "${files[@]}"; do
         continue
     fi
     differ=1
-    echo "$file differs in $(cmp -l "$one" "$other" | wc -l) bytes; sections that differ:"
-    diff <(readelf -WS "$one") <(readelf -WS "$other") | sed -n 's/^[<>] *//p' | head -20
+    echo "$file differs; sections with other content:"
     for section in $(readelf -WS "$one" | sed -n 's/^ *\[ *[0-9]*\] \(\.[^ ]*\).*/\1/p'); do
-        cmp -s <(objcopy -O binary --dump-section "$section"=/dev/stdout "$one" /dev/null 2>/dev/null) \
-            <(objcopy -O binary --dump-section "$section"=/dev/stdout "$other" /dev/null 2>/dev/null) || echo "  $section"
+        for from in one other; do
+            objcopy -O binary --only-section="$section" --set-section-flags "$section=alloc" "${!from}" "$work/$from" \
+                2>/dev/null || true
+        done
+        cmp -s "$work/one" "$work/other" || echo "  $section"
+        rm -f "$work/one" "$work/other"
     done
-    grep -c "$work" "$one" | sed 's/^/  lines with the path of the build: /' || true
+    # Of the build's folder, or a time of day, for example.
+    strings -a "$one" >"$work/one"
+    strings -a "$other" >"$work/other"
+    echo "and strings:"
+    diff <(sort "$work/one") <(sort "$work/other") | sed -n '2,11p' || true
 done
 exit "$differ"
