@@ -72,16 +72,18 @@ impl Pool {
             shared: false,
             handed,
         };
-        if core.are_shared(&workers) {
+        let passed = if core.are_shared(&workers) {
             core.share_all(&catalogue);
-            line.share(&workers)?;
+            line.share(&workers)
         } else {
-            line.pass_to(&workers[0])?;
+            line.pass_to(&workers[0])
+        };
+        if passed.is_ok() {
+            core.direct.open.lock().push(line);
         }
-        core.direct.open.lock().push(line);
         // What has changed since it was looked at.
         core.review_direct();
-        Ok(())
+        passed
     }
 
     /// Ends all connections that were handed over: programs ask again, and get them if nothing speaks against it.

@@ -12,16 +12,20 @@ const FLOOR: u64 = 4_000;
 /// The number of looks in a row after which a pace counts.
 const PERSISTENT: u32 = 2;
 
-/// A connection is faster than its predecessor if it takes at most this percentage of its time.
-const FASTER: u64 = 85;
+/// A connection that is new may have read the token before a change of so many looks ago.
+const RECENT: u32 = 60;
+
+/// The most kinds of work that are remembered of a connection and of a member.
+const KINDS: usize = 64;
 
 /// The pace of a member and of its connections.
-#[derive(Default)]
 pub(super) struct Baselines {
     /// Nanoseconds at best, on any connection.
     best: HashMap<OperationKind, u64>,
     /// By generation.
     connections: HashMap<u64, ConnectionPace>,
+    /// Looks since the last change of the member's objects.
+    unchanged: u32,
 }
 
 /// The pace of a connection.
@@ -30,15 +34,16 @@ struct ConnectionPace {
     /// The member's objects have changed since it connected. Else another worker would be as slow.
     objects_changed: bool,
     works: HashMap<OperationKind, WorkPace>,
-    /// It serves in place of a slow connection, and was not compared with it yet.
-    replaces: Option<Slow>,
+    /// It serves in place of a connection on which this work was slow, and was not judged yet.
+    replaces: Option<OperationKind>,
 }
 
 /// One kind of work on one connection.
-#[derive(Default)]
 struct WorkPace {
     /// Operations.
     count: u64,
+    /// Nanoseconds in the fastest look.
+    fastest: u64,
     /// Looks with more operations.
     looks: u32,
     /// Looks in a row in which it was slow.
@@ -62,59 +67,85 @@ pub(super) struct Slow {
 pub(super) enum PaceVerdict {
     /// It is slow.
     Slow(Slow),
-    /// It is faster than the slow connection that it replaces.
+    /// It is not as slow as the connection that it replaces.
     Faster,
-    /// It is no faster than that one: the machine or the token has become slower.
+    /// It is slow, as that one was.
     NoFaster,
 }
 
+impl Default for Baselines {
+    fn default() -> Self {
+        Self {
+            best: HashMap::new(),
+            connections: HashMap::new(),
+            unchanged: RECENT,
+        }
+    }
+}
+
 impl Baselines {
-    /// These connections serve; all others are forgotten.
+    /// These connections serve at this look; all others are forgotten.
     pub fn serve_by(&mut self, generations: &[u64]) {
         self.connections
             .retain(|generation, _| generations.contains(generation));
         for generation in generations {
-            self.connections.entry(*generation).or_default();
+            let connection = self.connections.entry(*generation);
+            connection.or_insert_with(|| ConnectionPace {
+                objects_changed: self.unchanged < RECENT,
+                ..ConnectionPace::default()
+            });
         }
+        self.unchanged = self.unchanged.saturating_add(1);
     }
 
     /// The member has other objects than before.
     pub fn objects_have_changed(&mut self) {
+        self.unchanged = 0;
         for connection in self.connections.values_mut() {
             connection.objects_changed = true;
         }
     }
 
-    /// This connection serves in place of a slow one.
+    /// This connection, which is new, serves in place of a slow one.
     pub fn replaced(&mut self, generation: u64, slow: &Slow) {
-        let connection = self.connections.entry(generation).or_default();
-        connection.replaces = Some(slow.clone());
+        let connection = ConnectionPace {
+            replaces: Some(slow.work),
+            ..ConnectionPace::default()
+        };
+        self.connections.insert(generation, connection);
     }
 
     /// Adds the measurements of a connection. Answers with the slowest work that has been slow in several looks.
     pub fn judge(&mut self, generation: u64, paces: &[OperationPace]) -> Option<PaceVerdict> {
         let connection = self.connections.entry(generation).or_default();
         let mut slowest: Option<Slow> = None;
-        for pace in paces {
-            let work = connection.works.entry(pace.work).or_default();
+        for pace in paces.iter().take(KINDS) {
+            let Some(best) = remember(&mut self.best, pace.work, || pace.nanos) else {
+                continue;
+            };
+            let new = || WorkPace::new(pace.nanos);
+            let Some(work) = remember(&mut connection.works, pace.work, new) else {
+                continue;
+            };
             if std::mem::replace(&mut work.count, pace.count) == pace.count {
                 continue;
             }
             work.looks += 1;
-            let best = self.best.entry(pace.work).or_insert(pace.nanos);
-            *best = (*best).min(pace.nanos);
-            if work.looks >= PERSISTENT
-                && let Some(slow) = connection.replaces.take_if(|slow| slow.work == pace.work)
-            {
-                let is_faster =
-                    u128::from(pace.nanos) * 100 <= slow.now.as_nanos() * u128::from(FASTER);
-                if !is_faster {
-                    self.accept(pace);
-                    return Some(PaceVerdict::NoFaster);
+            work.fastest = work.fastest.min(pace.nanos);
+            *best = pace.nanos.min(*best);
+            let is_judged = work.looks >= PERSISTENT && connection.replaces == Some(pace.work);
+            if is_judged {
+                connection.replaces = None;
+                if !is_slow(work.fastest, *best) {
+                    return Some(PaceVerdict::Faster);
                 }
-                return Some(PaceVerdict::Faster);
+                // The objects may have changed before its first look.
+                if !connection.objects_changed {
+                    self.accept(generation);
+                }
+                return Some(PaceVerdict::NoFaster);
             }
-            let is_slow = pace.nanos > 2 * *best + FLOOR && connection.objects_changed;
+            let is_slow = is_slow(pace.nanos, *best) && connection.objects_changed;
             work.slow = if is_slow { work.slow + 1 } else { 0 };
             if work.slow >= PERSISTENT {
                 let found = Slow {
@@ -130,13 +161,45 @@ impl Baselines {
         slowest.map(PaceVerdict::Slow)
     }
 
-    /// This is the best from now on.
-    fn accept(&mut self, pace: &OperationPace) {
-        self.best.insert(pace.work, pace.nanos);
+    /// The machine or the token has become slower: the pace of this connection is the best. Others that were replaced
+    /// for the same reason are not judged.
+    fn accept(&mut self, generation: u64) {
+        let works = &self.connections[&generation].works;
+        let known = works.iter().filter(|(_, work)| work.looks >= PERSISTENT);
+        self.best
+            .extend(known.map(|(kind, work)| (*kind, work.fastest)));
         for connection in self.connections.values_mut() {
-            if let Some(work) = connection.works.get_mut(&pace.work) {
+            connection.replaces = None;
+            for work in connection.works.values_mut() {
                 work.slow = 0;
             }
+        }
+    }
+}
+
+fn is_slow(nanos: u64, best: u64) -> bool {
+    nanos > best.saturating_mul(2).saturating_add(FLOOR)
+}
+
+/// What is known of a kind of work. `None` if there are too many kinds.
+fn remember<T>(
+    kinds: &mut HashMap<OperationKind, T>,
+    kind: OperationKind,
+    new: impl FnOnce() -> T,
+) -> Option<&mut T> {
+    if kinds.len() >= KINDS && !kinds.contains_key(&kind) {
+        return None;
+    }
+    Some(kinds.entry(kind).or_insert_with(new))
+}
+
+impl WorkPace {
+    fn new(nanos: u64) -> Self {
+        Self {
+            count: 0,
+            fastest: nanos,
+            looks: 0,
+            slow: 0,
         }
     }
 }
@@ -209,8 +272,8 @@ mod tests {
         slow(baselines.judge(2, &pace(60, 64)));
     }
 
-    #[test]
-    fn a_successor_that_is_no_faster_sets_the_best() {
+    /// A member with a slow connection 1, and another one. The fresh connection 3 serves in its place.
+    fn replaced() -> Baselines {
         let mut baselines = Baselines::default();
         baselines.serve_by(&[1, 2]);
         baselines.judge(1, &pace(20, 32));
@@ -219,34 +282,79 @@ mod tests {
             baselines.judge(connection, &pace(60, 64));
         }
         let slow = slow(baselines.judge(1, &pace(60, 96)));
-        baselines.serve_by(&[2, 3]);
         baselines.replaced(3, &slow);
+        baselines.serve_by(&[2, 3]);
+        baselines
+    }
+
+    #[test]
+    fn a_successor_that_is_as_slow_sets_the_best() {
+        let mut baselines = replaced();
         assert!(baselines.judge(3, &pace(58, 32)).is_none());
-        let verdict = baselines.judge(3, &pace(58, 64));
+        let verdict = baselines.judge(3, &pace(60, 64));
         assert!(
             matches!(verdict, Some(PaceVerdict::NoFaster)),
             "{verdict:?}"
         );
         baselines.objects_have_changed();
         for count in 4..10 {
-            assert!(baselines.judge(2, &pace(61, count * 32)).is_none());
+            assert!(baselines.judge(2, &pace(119, count * 32)).is_none());
             assert!(baselines.judge(3, &pace(61, count * 32)).is_none());
         }
     }
 
     #[test]
     fn a_successor_that_is_faster_is_said_once() {
-        let mut baselines = Baselines::default();
-        let slow = Slow {
-            work: pace(60, 1)[0].work,
-            key: pace(60, 1)[0].key,
-            now: Duration::from_micros(60),
-            best: Duration::from_micros(20),
-        };
-        baselines.replaced(3, &slow);
-        assert!(baselines.judge(3, &pace(50, 32)).is_none());
+        let mut baselines = replaced();
+        assert!(baselines.judge(3, &pace(40, 32)).is_none());
         let verdict = baselines.judge(3, &pace(50, 64));
         assert!(matches!(verdict, Some(PaceVerdict::Faster)), "{verdict:?}");
-        assert!(baselines.judge(3, &pace(50, 96)).is_none());
+        assert!(baselines.judge(3, &pace(40, 96)).is_none());
+    }
+
+    #[test]
+    fn a_change_during_a_trial_does_not_set_the_best() {
+        for first in [20, 60] {
+            let mut baselines = replaced();
+            assert!(baselines.judge(3, &pace(first, 32)).is_none());
+            baselines.objects_have_changed();
+            let verdict = baselines.judge(3, &pace(60, 64));
+            let is_faster = matches!(verdict, Some(PaceVerdict::Faster));
+            assert_eq!(is_faster, first == 20, "{verdict:?}");
+            baselines.judge(3, &pace(60, 96));
+            slow(baselines.judge(3, &pace(60, 128)));
+        }
+    }
+
+    #[test]
+    fn a_connection_that_is_new_soon_after_a_change_may_be_slow() {
+        let mut baselines = Baselines::default();
+        baselines.serve_by(&[1]);
+        baselines.judge(1, &pace(20, 32));
+        baselines.objects_have_changed();
+        baselines.serve_by(&[1, 2]);
+        baselines.judge(2, &pace(60, 32));
+        slow(baselines.judge(2, &pace(60, 64)));
+        for _ in 0..RECENT {
+            baselines.serve_by(&[1, 2]);
+        }
+        baselines.serve_by(&[1, 2, 3]);
+        for count in 1..5 {
+            assert!(baselines.judge(3, &pace(60, count * 32)).is_none());
+        }
+    }
+
+    #[test]
+    fn kinds_of_work_are_bounded() {
+        let mut baselines = Baselines::default();
+        baselines.serve_by(&[1]);
+        for mechanism in 0..1000 {
+            let mut pace = pace(20, 32);
+            pace[0].work = OperationKind::new(Verb::Sign, mechanism, 32, 64);
+            pace[0].nanos = u64::MAX;
+            baselines.judge(1, &pace);
+        }
+        assert_eq!(baselines.best.len(), KINDS);
+        assert_eq!(baselines.connections[&1].works.len(), KINDS);
     }
 }

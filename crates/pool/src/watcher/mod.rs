@@ -163,6 +163,8 @@ struct WatchState {
     probe: Probe,
     baselines: Baselines,
     budget: ReplacementBudget,
+    /// Of slow connections. It does not delay the replacement of others.
+    slow_budget: ReplacementBudget,
     /// Keys that a connection does not find, with the connection's generation.
     missed: Vec<(u64, ObjectId)>,
 }
@@ -202,13 +204,13 @@ impl WatchState {
             rest = looked.rest;
             if looked.changed {
                 self.budget.keys_have_changed();
+                self.slow_budget.keys_have_changed();
                 self.baselines.objects_have_changed();
             }
         }
         if wanted.replace {
             self.missed.extend(missed);
-            let trouble = self.trouble(core, &serving);
-            if let Some((connection, reason)) = trouble.filter(|_| self.budget.is_free()) {
+            if let Some((connection, reason)) = self.trouble(core, &serving) {
                 self.replace(core, connection, &reason);
                 // Another connection may have the same trouble.
                 rest = rest.min(SOON);
@@ -217,29 +219,34 @@ impl WatchState {
         rest
     }
 
-    /// The first connection that is blind or slow.
+    /// The first connection that is blind or slow, and may be replaced now. One with session objects is not replaced,
+    /// and the others do not wait for it.
     fn trouble<'a>(
         &mut self,
         core: &Core,
         serving: &'a [Arc<SeatConnection>],
     ) -> Option<(&'a Arc<SeatConnection>, Reason)> {
+        let slow = serving.iter().map(|connection| self.judge(connection));
+        let slow: Vec<_> = slow.collect();
+        let may_go =
+            |connection: &SeatConnection| !core.may_hold_session_objects(connection.generation);
         let by = |generation| serving.iter().find(|c| c.generation == generation);
         self.missed
             .retain(|(generation, key)| by(*generation).is_some() && self.probe.holds(key));
-        // A connection with session objects is not replaced, and the others do not wait for it.
         let mut missed = self.missed.iter();
-        let blind = missed.find(|(generation, _)| !core.may_hold_session_objects(*generation));
-        if let Some((generation, key)) = blind {
-            return Some((by(*generation)?, Reason::Blind(*key)));
+        let blind = missed.find_map(|(generation, key)| {
+            let connection = by(*generation).filter(|connection| may_go(connection))?;
+            Some((connection, Reason::Blind(*key)))
+        });
+        if blind.is_some() && self.budget.is_free() {
+            return blind;
         }
-        let slow: Vec<_> = serving
-            .iter()
-            .filter_map(|connection| Some((connection, self.judge(connection)?)))
-            .collect();
-        let mut slow = slow.into_iter();
-        let (connection, slow) =
-            slow.find(|(connection, _)| !core.may_hold_session_objects(connection.generation))?;
-        Some((connection, Reason::Slow(slow)))
+        let mut slow = serving.iter().zip(slow);
+        let slow = slow.find_map(|(connection, slow)| {
+            let slow = slow.filter(|_| may_go(connection))?;
+            Some((connection, Reason::Slow(slow)))
+        });
+        slow.filter(|_| self.slow_budget.is_free())
     }
 
     /// The slowest work of a connection. Notices as well whether it was worth it to replace its predecessor.
@@ -247,11 +254,11 @@ impl WatchState {
         let paces = connection.token.pace();
         match self.baselines.judge(connection.generation, &paces)? {
             PaceVerdict::Slow(slow) => return Some(slow),
-            PaceVerdict::Faster => self.budget.replaced_well(),
+            PaceVerdict::Faster => self.slow_budget.replaced_well(),
             PaceVerdict::NoFaster => {
-                self.budget.replaced_in_vain();
+                self.slow_budget.replaced_in_vain();
                 let seat = &connection.record.name;
-                tracing::info!(%seat, "no faster than the slow worker that it replaced");
+                tracing::info!(%seat, "it is as slow as the worker that it replaced");
             }
         }
         None
@@ -259,18 +266,22 @@ impl WatchState {
 
     fn replace(&mut self, core: &Arc<Core>, old: &Arc<SeatConnection>, reason: &Reason) {
         let seat = &old.record.name;
+        let budget = match reason {
+            Reason::Slow(_) => &mut self.slow_budget,
+            Reason::Blind(_) | Reason::Outgrown => &mut self.budget,
+        };
         match core.replace(old, reason) {
             Ok(Some(successor)) => {
-                self.budget.replaced();
+                budget.replaced();
                 match reason {
                     // Its pace will tell.
                     Reason::Slow(slow) => self.baselines.replaced(successor, slow),
-                    Reason::Blind(_) | Reason::Outgrown => self.budget.replaced_well(),
+                    Reason::Blind(_) | Reason::Outgrown => budget.replaced_well(),
                 }
                 tracing::warn!(%seat, "{reason}: a fresh worker serves in its place");
             }
             Ok(None) => {
-                self.budget.replaced_in_vain();
+                budget.replaced_in_vain();
                 if let Reason::Blind(key) = reason {
                     self.missed.retain(|(_, missed)| missed != key);
                     // The probe is the only one that still sees the key.
@@ -279,7 +290,7 @@ impl WatchState {
                 tracing::info!(%seat, "{reason}, and a fresh worker is no better: it stays");
             }
             Err(error) => {
-                self.budget.replaced_in_vain();
+                budget.replaced_in_vain();
                 tracing::warn!(%seat, "{reason}, and was not replaced: {error}");
             }
         }

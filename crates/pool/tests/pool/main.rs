@@ -5,6 +5,7 @@ mod changes;
 mod claims;
 mod client_sessions;
 mod counted;
+mod direct_connections;
 mod faults;
 mod health;
 mod hosts;

@@ -214,12 +214,29 @@ fn a_worker_that_is_as_slow_as_the_one_before_stays() {
     lose_a_key(&member, &pool, keys);
     work(&pool, &first, key, || replaced(&pool) == 1);
     let fresh = member.connection(1);
-    for objects in [&[key.object(), gone.object()][..], &[key.object()]] {
-        member.holds_now(objects);
-        let asked = fresh.paced();
-        work(&pool, &fresh, key, || fresh.paced() > asked + 5);
-    }
+    let asked = fresh.paced();
+    work(&pool, &fresh, key, || fresh.paced() > asked + 5);
+    member.holds_now(&[key.object(), gone.object()]);
+    let asked = fresh.paced();
+    work(&pool, &fresh, key, || fresh.paced() > asked + 10);
     assert_eq!((replaced(&pool), member.connections()), (1, 2));
+}
+
+#[test]
+fn a_fresh_worker_that_holds_another_key_does_not_serve_in_place_of_a_slow_one() {
+    let keys @ [key, gone, other] = [1, 2, 3].map(Key::new);
+    let member = Member::new(ALL, move |number| {
+        let real = if number == 0 { key } else { other };
+        holding("one", &[(key, real), (gone, gone)])
+    });
+    let pool = member.pool();
+    let first = member.connection(0);
+    be_known(&first, key);
+    lose_a_key(&member, &pool, [keys[0], keys[1]]);
+    work(&pool, &first, key, || member.connections() == 2);
+    let fresh = member.connection(1);
+    work(&pool, &first, key, || fresh.aborts() == 1);
+    assert_eq!(replaced(&pool), 0);
 }
 
 /// Operations that run on a replaced connection go on and are answered.

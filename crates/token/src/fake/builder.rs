@@ -15,6 +15,7 @@ pub struct Builder {
     latency: Duration,
     objects: Vec<Object>,
     answer: Box<Answer>,
+    takes_connections: bool,
 }
 
 /// Mechanisms that a fake token says it has.
@@ -58,6 +59,7 @@ impl Builder {
             latency: Duration::ZERO,
             objects: Vec::new(),
             answer: Box::new(plain_answer),
+            takes_connections: false,
         }
     }
 
@@ -92,6 +94,13 @@ impl Builder {
         self
     }
 
+    /// It takes programs' connections over, and serves none of them.
+    #[must_use]
+    pub fn takes_connections(mut self) -> Self {
+        self.takes_connections = true;
+        self
+    }
+
     /// Changes what it says of itself.
     #[must_use]
     pub fn info(mut self, change: impl FnOnce(&mut TokenInfo)) -> Self {
@@ -104,6 +113,7 @@ impl Builder {
         Arc::new(FakeToken(Arc::new(Inner {
             info: Arc::new(self.info),
             answer: self.answer,
+            takes_connections: self.takes_connections,
             changed: Condvar::new(),
             state: Mutex::new(FakeState {
                 latency: self.latency,

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use crate::sync::{Condvar, Mutex};
 use crate::{
-    Batch, Error, Kind, Object, ObjectChanges, ObjectId, ObjectRef, Operation, OperationPace,
-    Outcome, Request, Result, Snapshot, Token, TokenInfo,
+    Batch, DirectConnection, Error, Kind, Object, ObjectChanges, ObjectId, ObjectRef, Operation,
+    OperationPace, Outcome, Request, Result, Snapshot, Token, TokenInfo,
 };
 
 pub use builder::Builder;
@@ -33,6 +33,7 @@ pub struct FakeToken(Arc<Inner>);
 struct Inner {
     info: Arc<TokenInfo>,
     answer: Box<Answer>,
+    takes_connections: bool,
     state: Mutex<FakeState>,
     changed: Condvar,
 }
@@ -211,6 +212,18 @@ impl Token for FakeToken {
             }
             None => state.lost.push(lost),
         }
+    }
+
+    fn hand_over(&self, _: &DirectConnection<'_>) -> Result<()> {
+        if self.takes_connections() {
+            return Ok(());
+        }
+        let message = "this fake token takes no connections over";
+        Err(Error::request(Kind::Unsupported, message))
+    }
+
+    fn takes_connections(&self) -> bool {
+        self.0.takes_connections
     }
 
     fn abort(&self, reason: &str) {
