@@ -198,6 +198,14 @@ impl Executor {
         state.tasks.iter().filter(named).count()
     }
 
+    /// True on a thread of a task whose name begins so.
+    pub fn is_task(&self, begin: &str) -> bool {
+        let number = here(|here| here.task.as_ref().map(|(number, _)| *number)).flatten();
+        let state = self.state();
+        let mut tasks = state.tasks.iter();
+        tasks.any(|task| Some(task.number) == number && task.name.starts_with(begin))
+    }
+
     /// When a task of this name goes on by itself; `None` if it waits for others.
     pub fn wakes_at(&self, name: &str) -> Option<Instant> {
         let state = self.state();

@@ -14,7 +14,7 @@ impl World {
         let (token, what, key) = self.executor.random(|random| {
             (
                 random.below(count) as usize,
-                random.below(18),
+                random.below(22),
                 random.below(keys::SECRET as u64 + 1) as usize,
             )
         });
@@ -66,6 +66,18 @@ impl World {
                 self.lose_all(alive);
             }
             16 => self.state().tokens[token].slowness = Duration::from_secs(60),
+            17 => self.slow_down(one),
+            18 => {
+                self.change_keys(token, key);
+                self.slow_down(one);
+            }
+            19 => self.make_blind(one),
+            20 => {
+                let mut state = self.state();
+                let model = &mut state.tokens[token];
+                model.lanes = model.lanes % 4 + 1;
+                model.has_grown = true;
+            }
             _ => self.state().tokens[token].slowness = Duration::from_millis(1),
         }
     }
@@ -81,6 +93,24 @@ impl World {
         let model = connection.and_then(|number| state.connections.get_mut(&number));
         if let Some(model) = model.filter(|model| model.ended.is_none()) {
             model.is_hung = is_hung;
+        }
+    }
+
+    /// The operations of a connection take much longer from now on.
+    fn slow_down(&self, connection: Option<u64>) {
+        let mut state = self.state();
+        let model = connection.and_then(|number| state.connections.get_mut(&number));
+        if let Some(model) = model {
+            model.pace = Duration::from_micros(100);
+        }
+    }
+
+    /// A connection sees no more changes of the token.
+    fn make_blind(&self, connection: Option<u64>) {
+        let mut state = self.state();
+        let model = connection.and_then(|number| state.connections.get_mut(&number));
+        if let Some(model) = model {
+            model.is_blind = true;
         }
     }
 
@@ -118,7 +148,8 @@ impl World {
             lost.extend(alive.into_iter().filter(|number| {
                 let connection = &state.connections[number];
                 let is_false = connection.false_keys != BTreeSet::new();
-                all || is_changed || is_false || connection.serial != 0
+                let is_blind = connection.is_blind;
+                all || is_changed || is_false || is_blind || connection.serial != 0
             }));
         }
         for connection in self.state().connections.values_mut() {

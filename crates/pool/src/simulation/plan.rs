@@ -32,6 +32,8 @@ pub(super) struct TokenPlan {
     pub seats: usize,
     pub lanes: u32,
     pub keys: BTreeSet<usize>,
+    /// The pool watches it, and replaces its connections.
+    pub is_watched: bool,
 }
 
 impl SimulationPlan {
@@ -77,6 +79,7 @@ impl TokenPlan {
             seats: 1 + random.below(3) as usize,
             lanes: 1 + random.below(3) as u32,
             keys,
+            is_watched: random.one_in(2),
         }
     }
 
@@ -85,6 +88,7 @@ impl TokenPlan {
             member: self.member.clone(),
             seats: self.seats,
             lanes: self.lanes,
+            has_grown: false,
             serial: 0,
             keys: self.keys.clone(),
             is_changed: false,

@@ -5,25 +5,28 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hsmux_token::{
-    Batch, Done, Error, Kind, Made, MechanismInfo, Object, ObjectRef, Operation, Outcome, Request,
-    Result, SessionObject, Snapshot, Token, TokenFlags, TokenInfo, ck,
+    Batch, Done, Error, Kind, Made, MechanismInfo, ObjectChanges, ObjectRef, Operation,
+    OperationKind, OperationPace, Outcome, Request, Result, SessionObject, Snapshot, Token,
+    TokenFlags, TokenInfo, Verb, ck,
 };
 
 use super::keys;
-use super::world::World;
+use super::world::{World, WorldState};
 use crate::clock::{self, Monitor};
-use crate::{Connector, Seat};
+use crate::{Care, Connector, Seat};
 
 /// A physical token.
 pub(super) struct TokenModel {
     pub member: String,
     pub seats: usize,
     pub lanes: u32,
+    /// It has more lanes than when it was connected.
+    pub has_grown: bool,
     /// Another number is another token.
     pub serial: u64,
     /// The keys that it holds.
     pub keys: BTreeSet<usize>,
-    /// Its keys were changed by others. Nobody watches it, so its connections may not know.
+    /// Its keys were changed by others. Its connections may not know.
     pub is_changed: bool,
     /// Those of them that are other keys than they seem. Workers of one token hold the same keys, so a connection sees
     /// it if the pool has no other one.
@@ -49,10 +52,27 @@ pub(super) enum Refusal {
     Pin,
 }
 
+/// What the pool uses a connection for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Serve,
+    /// To see what others have changed.
+    Look,
+}
+
 /// One connection to a token.
 pub(super) struct ConnectionModel {
     pub token: usize,
     pub seat: String,
+    pub purpose: Purpose,
+    /// It sees only the keys that it has read.
+    pub is_blind: bool,
+    /// The keys that it has read.
+    pub held: BTreeSet<usize>,
+    /// How long its operations take.
+    pub pace: Duration,
+    /// The operations that it has answered.
+    pub count: u64,
     pub serial: u64,
     pub lanes: u32,
     pub false_keys: BTreeSet<usize>,
@@ -112,9 +132,19 @@ impl TokenModel {
         })
     }
 
-    fn objects(&self) -> Vec<Object> {
-        let keys = self.keys.iter();
-        keys.map(|key| keys::objects()[*key].clone()).collect()
+    /// Why it refuses an attempt to connect.
+    pub fn refuse(&mut self) -> Option<Error> {
+        if self.is_pin_held {
+            return Some(Error::token(Kind::PinHeld, "the breaker holds the PIN"));
+        }
+        match self.refusal {
+            Refusal::None => None,
+            Refusal::Failure => Some(Error::vendor("C_OpenSession", ck::CKR_TOKEN_NOT_PRESENT)),
+            Refusal::Pin => {
+                self.is_pin_held = true;
+                Some(Error::vendor("C_Login", ck::CKR_PIN_INCORRECT))
+            }
+        }
     }
 
     /// What a seat of it is named: the first as its member.
@@ -155,6 +185,26 @@ impl Connector for SimulatedConnector {
         let token = self.world.connect(self.token, &self.seat, turn)?;
         Ok(Arc::new(token))
     }
+
+    fn care(&self) -> Care {
+        let is_watched = self.world.plan.tokens[self.token].is_watched;
+        Care {
+            look: is_watched,
+            replace: is_watched,
+            cards: false,
+        }
+    }
+
+    fn outgrown(&self) -> Result<bool> {
+        Ok(self.world.state().tokens[self.token].has_grown)
+    }
+
+    fn connect_probe(&self) -> Result<Arc<dyn Token>> {
+        let slowness = self.world.state().tokens[self.token].slowness;
+        self.world.pause(slowness);
+        let token = self.world.connect_probe(self.token)?;
+        Ok(Arc::new(token))
+    }
 }
 
 impl Token for SimulatedToken {
@@ -163,10 +213,43 @@ impl Token for SimulatedToken {
     }
 
     fn objects(&self) -> Result<Arc<Snapshot>> {
-        let before = self.read()?;
+        let (_, keys) = self.world.state().read(self.connection)?;
         // Others may change it between the reading and the answer.
         self.world.pause(Duration::from_micros(50));
-        self.read().map(|_| before)
+        if let Some(error) = &self.world.state().connections[&self.connection].ended {
+            return Err(error.clone());
+        }
+        let objects = keys.iter().map(|key| keys::objects()[*key].clone());
+        Ok(Arc::new(Snapshot {
+            is_partial: false,
+            epoch: 1,
+            objects: objects.collect(),
+        }))
+    }
+
+    fn look(&self) -> Result<ObjectChanges> {
+        let mut state = self.world.state();
+        let (before, now) = state.read(self.connection)?;
+        drop(state);
+        // Others may change it between the look and the answer.
+        self.world.pause(Duration::from_micros(50));
+        let object = |key: &usize| keys::objects()[*key].clone();
+        Ok(ObjectChanges {
+            made: now.difference(&before).map(object).collect(),
+            gone: before.difference(&now).map(|key| object(key).id).collect(),
+            is_partial: false,
+        })
+    }
+
+    fn pace(&self) -> Vec<OperationPace> {
+        let state = self.world.state();
+        let connection = &state.connections[&self.connection];
+        vec![OperationPace {
+            work: OperationKind::new(Verb::Sign, ck::CKM_RSA_PKCS, 32, 64),
+            key: keys::id(0),
+            nanos: connection.pace.as_nanos() as u64,
+            count: connection.count,
+        }]
     }
 
     fn submit(&self, batch: Batch) {
@@ -222,18 +305,18 @@ impl Token for SimulatedToken {
     }
 }
 
-impl SimulatedToken {
-    fn read(&self) -> Result<Arc<Snapshot>> {
-        let state = self.world.state();
-        let connection = &state.connections[&self.connection];
+impl WorldState {
+    /// A connection reads the token's keys. Answers with what it has read before, and with what is there.
+    fn read(&mut self, connection: u64) -> Result<(BTreeSet<usize>, BTreeSet<usize>)> {
+        let connection = self.connections.get_mut(&connection).expect("it is open");
         if let Some(error) = &connection.ended {
             return Err(error.clone());
         }
-        Ok(Arc::new(Snapshot {
-            is_partial: false,
-            epoch: 1,
-            objects: state.tokens[connection.token].objects(),
-        }))
+        if connection.is_blind {
+            return Ok((connection.held.clone(), connection.held.clone()));
+        }
+        let now = self.tokens[connection.token].keys.clone();
+        Ok((std::mem::replace(&mut connection.held, now.clone()), now))
     }
 }
 
@@ -244,10 +327,31 @@ impl Drop for SimulatedToken {
 }
 
 impl ConnectionModel {
+    pub fn new(model: &TokenModel, token: usize, seat: &str) -> Self {
+        Self {
+            token,
+            seat: seat.into(),
+            purpose: Purpose::Serve,
+            is_blind: false,
+            held: BTreeSet::new(),
+            pace: Duration::from_micros(20),
+            count: 0,
+            serial: model.serial,
+            lanes: model.lanes,
+            false_keys: model.false_now.clone(),
+            proved: BTreeSet::new(),
+            is_hung: false,
+            ended: None,
+            is_closed: false,
+            lost: None,
+            session_objects: BTreeMap::new(),
+        }
+    }
+
     /// The answer of a token that works. `None` for an object that it does not have.
     pub fn answer(
         &mut self,
-        held: &BTreeSet<usize>,
+        keys_now: &BTreeSet<usize>,
         operation: &Operation,
         fresh: u64,
     ) -> Option<Outcome> {
@@ -257,6 +361,7 @@ impl ConnectionModel {
                 verb, key, data, ..
             } => match key {
                 ObjectRef::Token(id) => {
+                    let held = if self.is_blind { &self.held } else { keys_now };
                     let number = keys::number(id).filter(|number| held.contains(number))?;
                     let mut answer = keys::answer(number, *verb, data);
                     if self.false_keys.contains(&number) {

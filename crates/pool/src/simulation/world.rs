@@ -1,17 +1,18 @@
 //! What surrounds the pool: tokens with their connections, and the requests of clients.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use hsmux_token::{Done, Error, Kind, ObjectRef, Operation, Outcome, Request, Result, ck};
+use hsmux_token::{
+    Done, Error, Kind, ObjectRef, Operation, Outcome, Request, Result, TokenInfo, ck,
+};
 
 use super::executor::Executor;
 use super::keys;
 use super::plan::{SimulationPlan, TokenPlan};
 use super::requests::SimulatedRequests;
 use super::token::{
-    ConnectionModel, Connections, Refusal, RunningOperation, SimulatedToken, TokenModel,
+    ConnectionModel, Connections, Purpose, RunningOperation, SimulatedToken, TokenModel,
 };
 use crate::Pool;
 use crate::record::LifeState;
@@ -34,6 +35,14 @@ pub(super) struct WorldState {
     /// No more faults.
     pub is_healed: bool,
     numbers: u64,
+}
+
+impl WorldState {
+    /// True if no connection serves by a token.
+    fn serves_nobody(&self, token: usize) -> bool {
+        let mut all = self.connections.values();
+        all.all(|other| other.token != token || other.is_closed || other.purpose == Purpose::Look)
+    }
 }
 
 impl World {
@@ -62,7 +71,9 @@ impl World {
     /// A seat is about to connect. Invariant 5. Answers by what the attempt is known to the pool.
     pub fn attempt(&self, token: usize, seat: &str) -> Option<u64> {
         let turn = self.turn(seat);
-        if self.state().tokens[token].refused.contains(seat) {
+        // The seat of a connection that a watcher is about to replace may be refused meanwhile: the breaker holds the PIN.
+        let is_watcher = self.executor.is_task("hsmux-watch-");
+        if !is_watcher && self.state().tokens[token].refused.contains(seat) {
             let why = format!("invariant 5: {seat} is tried again, and its PIN was refused");
             self.executor.fail(why);
         }
@@ -89,54 +100,51 @@ impl World {
         let is_heard = self.executor.count(Some(&format!("hsmux-{seat}"))) < 2
             && turn.is_some()
             && self.turn(seat) == turn;
-        let number = self.number();
         let mut state = self.state();
-        let mut others = state.connections.values();
-        let is_first = others.all(|other| other.token != token || other.is_closed);
+        let is_first = state.serves_nobody(token);
         let model = &mut state.tokens[token];
         if is_first {
             model.false_now = model.false_keys.clone();
         }
-        match model.refusal {
-            _ if model.is_pin_held => {
-                if is_heard {
-                    model.refused.insert(seat.into());
-                }
-                return Err(Error::token(Kind::PinHeld, "the breaker holds the PIN"));
+        if let Some(error) = model.refuse() {
+            if model.is_pin_held && is_heard {
+                model.refused.insert(seat.into());
             }
-            Refusal::Pin => {
-                model.is_pin_held = true;
-                if is_heard {
-                    model.refused.insert(seat.into());
-                }
-                return Err(Error::vendor("C_Login", ck::CKR_PIN_INCORRECT));
-            }
-            Refusal::Failure => {
-                return Err(Error::vendor("C_OpenSession", ck::CKR_TOKEN_NOT_PRESENT));
-            }
-            Refusal::None => {}
+            return Err(error);
+        }
+        model.has_grown = false;
+        let info = model.info();
+        let connection = ConnectionModel::new(model, token, seat);
+        drop(state);
+        Ok(self.open(connection, info))
+    }
+
+    /// A login beside the connections that serve.
+    pub fn connect_probe(self: &Arc<Self>, token: usize) -> Result<SimulatedToken> {
+        let mut state = self.state();
+        let model = &mut state.tokens[token];
+        if let Some(error) = model.refuse() {
+            return Err(error);
         }
         let info = model.info();
         let connection = ConnectionModel {
-            token,
-            seat: seat.into(),
-            serial: model.serial,
-            lanes: model.lanes,
-            false_keys: model.false_now.clone(),
-            proved: BTreeSet::new(),
-            is_hung: false,
-            ended: None,
-            is_closed: false,
-            lost: None,
-            session_objects: BTreeMap::new(),
+            purpose: Purpose::Look,
+            ..ConnectionModel::new(model, token, "a probe")
         };
-        self.executor.tell(|| format!("{seat} connects: {number}"));
-        state.connections.insert(number, connection);
-        Ok(SimulatedToken {
+        drop(state);
+        Ok(self.open(connection, info))
+    }
+
+    fn open(self: &Arc<Self>, connection: ConnectionModel, info: Arc<TokenInfo>) -> SimulatedToken {
+        let number = self.number();
+        self.executor
+            .tell(|| format!("{} connects: {number}", connection.seat));
+        self.state().connections.insert(number, connection);
+        SimulatedToken {
             world: Arc::clone(self),
             connection: number,
             info,
-        })
+        }
     }
 
     /// A number that was not used yet.
@@ -252,6 +260,7 @@ impl World {
         let run = running.swap_remove(at);
         self.executor.trace(run.connection << 32 | run.request);
         let model = connections.get_mut(&run.connection)?;
+        model.count += 1;
         let token = &mut tokens[model.token];
         let call = run.operation.call();
         let result = if let Some(error) = &model.ended {
@@ -298,20 +307,14 @@ impl World {
     /// The pool has ended a connection, or knows that it has ended.
     pub fn close(&self, connection: u64) {
         let mut state = self.state();
-        let WorldState {
-            tokens,
-            connections,
-            ..
-        } = &mut *state;
-        let Some(model) = connections.get_mut(&connection) else {
+        let Some(model) = state.connections.get_mut(&connection) else {
             return;
         };
         self.executor.tell(|| format!("closed: {connection}"));
         model.is_closed = true;
         let token = model.token;
-        let mut others = connections.values();
-        if others.all(|other| other.token != token || other.is_closed) {
-            tokens[token].proved.clear();
+        if state.serves_nobody(token) {
+            state.tokens[token].proved.clear();
         }
     }
 

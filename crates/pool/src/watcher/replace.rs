@@ -46,6 +46,9 @@ impl Core {
     ) -> Result<Option<u64>> {
         let record = &old.record;
         self.has_no_session_objects(old)?;
+        if !record.life.lock().serves_by(old) {
+            return Err(Error::lost("the worker has ended meanwhile"));
+        }
         let reading = self.reading(record);
         let token = record.seat.connector.connect()?;
         let generation = self.generation(record.index);
