@@ -6,12 +6,13 @@ cd "$(dirname "$0")/.."
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/hsmux-reproduce.XXXXXX")
 [ -n "${KEEP:-}" ] || trap 'rm -rf "$work"' EXIT
+commit=$(git rev-parse HEAD)
 files=(hsmux hsmux-lab libhsmux_pkcs11.so)
 
 build() {
     local source=$work/$1/src
     mkdir -p "$source"
-    git archive HEAD | tar -x -C "$source"
+    git archive "$commit" | tar -x -C "$source"
     echo "== $source"
     (cd "$source" && CARGO_TARGET_DIR=$work/$1/target scripts/release.sh)
 }
