@@ -80,7 +80,7 @@ fn a_hundred_hostile_connections_cost_little_memory_and_another_user_nothing() {
         rates.sort_by(f64::total_cmp);
         rates[ROUNDS / 2]
     };
-    let alone = median();
+    let before = median();
     let run = rig
         .run("setpriv")
         .args("--reuid nobody --regid nogroup --clear-groups /usr/bin/python3 -c")
@@ -92,6 +92,9 @@ fn a_hundred_hostile_connections_cost_little_memory_and_another_user_nothing() {
     hostile.wait_for("asked for a gigabyte");
     let beside = median();
     let most = most_memory(rig.daemon.as_ref().expect("a daemon").id());
+    hostile.kill();
+    // Other tests may have begun meanwhile.
+    let alone = before.min(median());
     let kept = beside / alone;
     println!("{alone:.0}/s alone, {beside:.0}/s beside them: {kept:.2}; at most {most} KiB");
     assert!(most < MOST, "{most} KiB");
