@@ -287,6 +287,10 @@ fn unread_answers_of_one_user_have_a_limit() {
     }
     let finished = || writers.iter().filter(|writer| writer.is_finished()).count();
     until("the first are taken", || finished() > 0);
+    for _ in 0..200 {
+        check(&client, b"short calls go on");
+    }
+    assert!(finished() < peers.len(), "all are taken, and none is read");
     let mut read = 0;
     until("all are answered", || {
         for peer in &mut peers {
