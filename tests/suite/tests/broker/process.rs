@@ -24,7 +24,8 @@ pub fn service(rig: &Rig) -> Value {
     broker.expect("a broker").clone()
 }
 
-fn pid(rig: &Rig) -> u32 {
+/// The broker's process.
+pub fn pid(rig: &Rig) -> u32 {
     let pid = service(rig)["pid"].as_u64().expect("a process");
     u32::try_from(pid).expect("a process id")
 }

@@ -1,4 +1,5 @@
-//! Plaintexts that were enciphered and deciphered are nowhere in the memory of the daemon and its workers afterwards.
+//! Plaintexts that were enciphered and deciphered are nowhere in the memory of the broker, the daemon and its workers
+//! afterwards.
 //! The test is root, as whoever takes a dump of a running host is.
 
 use std::fs::{self, File};
@@ -8,6 +9,7 @@ use std::path::Path;
 use hsmux_suite::{PATIENCE, Run, until};
 use serde_json::json;
 
+use crate::process;
 use crate::rig::Broker;
 
 /// A key's name, which is there as long as the key: the search finds what is there.
@@ -65,9 +67,12 @@ fn no_plaintext_stays_in_memory() {
     }
     let folder = broker.rig.path("");
     let daemon = broker.rig.daemon.as_ref().expect("a daemon").id();
-    assert!(has(&folder, daemon, &[NAME]), "the search works");
+    let service = process::pid(&broker.rig);
+    for pid in [daemon, service] {
+        assert!(has(&folder, pid, &[NAME]), "the search works");
+    }
     let secret = std::str::from_utf8(SECRET).expect("text");
-    for pid in broker.rig.workers().into_iter().chain([daemon]) {
+    for pid in broker.rig.workers().into_iter().chain([daemon, service]) {
         let in_base64 = base64(SECRET);
         let texts = [secret, &in_base64];
         until(&format!("{pid} has forgotten it"), PATIENCE, || {
