@@ -54,7 +54,7 @@ pub(super) enum Refusal {
 
 /// What the pool uses a connection for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(super) enum ConnectionPurpose {
     Serve,
     /// To see what others have changed.
     Look,
@@ -64,7 +64,7 @@ pub(super) enum Purpose {
 pub(super) struct ConnectionModel {
     pub token: usize,
     pub seat: String,
-    pub purpose: Purpose,
+    pub purpose: ConnectionPurpose,
     /// It sees only the keys that it has read.
     pub is_blind: bool,
     /// The keys that it has read.
@@ -331,7 +331,7 @@ impl ConnectionModel {
         Self {
             token,
             seat: seat.into(),
-            purpose: Purpose::Serve,
+            purpose: ConnectionPurpose::Serve,
             is_blind: false,
             held: BTreeSet::new(),
             pace: Duration::from_micros(20),

@@ -12,7 +12,7 @@ use super::keys;
 use super::plan::{SimulationPlan, TokenPlan};
 use super::requests::SimulatedRequests;
 use super::token::{
-    ConnectionModel, Connections, Purpose, RunningOperation, SimulatedToken, TokenModel,
+    ConnectionModel, ConnectionPurpose, Connections, RunningOperation, SimulatedToken, TokenModel,
 };
 use crate::Pool;
 use crate::record::LifeState;
@@ -41,7 +41,9 @@ impl WorldState {
     /// True if no connection serves by a token.
     fn serves_nobody(&self, token: usize) -> bool {
         let mut all = self.connections.values();
-        all.all(|other| other.token != token || other.is_closed || other.purpose == Purpose::Look)
+        all.all(|other| {
+            other.token != token || other.is_closed || other.purpose == ConnectionPurpose::Look
+        })
     }
 }
 
@@ -128,7 +130,7 @@ impl World {
         }
         let info = model.info();
         let connection = ConnectionModel {
-            purpose: Purpose::Look,
+            purpose: ConnectionPurpose::Look,
             ..ConnectionModel::new(model, token, "a probe")
         };
         drop(state);
