@@ -160,15 +160,21 @@ fn work(pool: &Pool, token: &Arc<FakeToken>, key: Key, done: impl Fn() -> bool) 
     });
 }
 
-#[test]
-fn a_connection_that_is_slow_after_a_change_of_keys_is_replaced_and_no_request_fails() {
-    let keys @ [key, gone] = [1, 2].map(Key::new);
-    let member = Member::new(ALL, move |_| holding("one", &[(key, key), (gone, gone)]));
-    let pool = member.pool();
+/// The first connection, which was replaced because it is slow after a change of keys.
+fn replace_a_slow_one(member: &Member, pool: &Pool, keys @ [key, _]: [Key; 2]) -> Arc<FakeToken> {
     let first = member.connection(0);
     be_known(&first, key);
-    lose_a_key(&member, &pool, keys);
-    work(&pool, &first, key, || replaced(&pool) == 1);
+    lose_a_key(member, pool, keys);
+    work(pool, &first, key, || replaced(pool) == 1);
+    first
+}
+
+#[test]
+fn a_connection_that_is_slow_after_a_change_of_keys_is_replaced_and_no_request_fails() {
+    let [key, gone] = [1, 2].map(Key::new);
+    let member = Member::new(ALL, move |_| holding("one", &[(key, key), (gone, gone)]));
+    let pool = member.pool();
+    let first = replace_a_slow_one(&member, &pool, [key, gone]);
     let calls = first.calls();
     let answer = submit(&pool, key.signing(), in_seconds(60));
     key.check(answer.recv().unwrap().unwrap());
@@ -206,13 +212,10 @@ fn a_change_that_only_another_probe_sees_counts() {
 /// The machine or the token has become slower.
 #[test]
 fn a_worker_that_is_as_slow_as_the_one_before_stays() {
-    let keys @ [key, gone] = [1, 2].map(Key::new);
+    let [key, gone] = [1, 2].map(Key::new);
     let member = Member::new(ALL, move |_| holding("one", &[(key, key), (gone, gone)]));
     let pool = member.pool();
-    let first = member.connection(0);
-    be_known(&first, key);
-    lose_a_key(&member, &pool, keys);
-    work(&pool, &first, key, || replaced(&pool) == 1);
+    replace_a_slow_one(&member, &pool, [key, gone]);
     let fresh = member.connection(1);
     let asked = fresh.paced();
     work(&pool, &fresh, key, || fresh.paced() > asked + 5);
@@ -224,7 +227,7 @@ fn a_worker_that_is_as_slow_as_the_one_before_stays() {
 
 #[test]
 fn a_fresh_worker_that_holds_another_key_does_not_serve_in_place_of_a_slow_one() {
-    let keys @ [key, gone, other] = [1, 2, 3].map(Key::new);
+    let [key, gone, other] = [1, 2, 3].map(Key::new);
     let member = Member::new(ALL, move |number| {
         let real = if number == 0 { key } else { other };
         holding("one", &[(key, real), (gone, gone)])
@@ -232,7 +235,7 @@ fn a_fresh_worker_that_holds_another_key_does_not_serve_in_place_of_a_slow_one()
     let pool = member.pool();
     let first = member.connection(0);
     be_known(&first, key);
-    lose_a_key(&member, &pool, [keys[0], keys[1]]);
+    lose_a_key(&member, &pool, [key, gone]);
     work(&pool, &first, key, || member.connections() == 2);
     let fresh = member.connection(1);
     work(&pool, &first, key, || fresh.aborts() == 1);
