@@ -22,7 +22,8 @@ cargo fuzz --version 2>/dev/null | grep -qx "cargo-fuzz $version" || {
 longest() {
     case $1 in
     configuration | journal | audit_lines | jwk) echo 4096 ;;
-    calls | replies | direct | cvc | key_blobs | dkek_files | batches | jws) echo 1024 ;;
+    direct | service_events | service_packets) echo 2048 ;;
+    calls | replies | cvc | key_blobs | dkek_files | batches | jws) echo 1024 ;;
     *) echo 512 ;;
     esac
 }

@@ -33,8 +33,6 @@ pub use accept::{Admitted, Entrance, Listening};
 pub use backoff::Backoff;
 pub use client::{Client, VerifyServer};
 pub use connection::{Broken, Connection, decode};
-#[doc(hidden)]
-pub use direct::fuzzing;
 pub use direct::{Direct, ProgramConnection, Supervisor};
 pub use hello::{Greeting, SPOKEN, Versions, agree};
 pub use lane::serve_lane;
@@ -46,3 +44,10 @@ pub use service_link::{
     FromService, ListeningSocket, RecordKind, ServiceClient, ServiceLink, ToService,
 };
 pub use socket::{Endpoint, Peer};
+
+/// Entries for fuzz targets.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::direct::fuzzing::{FuzzedConnection, Reaction};
+    pub use crate::service_link::fuzzing::{FuzzedLink, PassedDescriptor};
+}

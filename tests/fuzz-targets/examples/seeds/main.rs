@@ -5,6 +5,7 @@
 mod c_border;
 mod card;
 mod operations;
+mod services;
 mod state;
 mod text;
 mod wire;
@@ -22,6 +23,8 @@ const BIT: u8 = 0x40;
 fn main() {
     wire::frames();
     wire::handed();
+    services::packets();
+    services::events();
     c_border::memory();
     card::cards();
     card::certificates();

@@ -5,7 +5,7 @@ use hsmux_token::{
     Operation, Outcome, Secret, SessionObject, Snapshot, Times, TokenInfo, Verb,
 };
 use hsmux_wire::frame::encode_reply;
-use hsmux_wire::{Answer, Call, Hello, Reply, View, Welcome};
+use hsmux_wire::{Answer, Call, Hello, Item, Reply, View, Welcome};
 // The numbers of PKCS#11 carry their own prefixes.
 #[allow(clippy::wildcard_imports)]
 use hsmux_token::ck::*;
@@ -156,13 +156,29 @@ pub fn handed() {
         mechanism: Mechanism::plain(CKM_ECDSA),
         data: vec![0; 32].into(),
     };
-    write(
-        "direct",
-        "other-key",
-        after(WHOLE, &framed(&Call::Execute(vec![item(other)]))),
-    );
+    let of_other = framed(&Call::Execute(vec![item(other.clone())]));
+    write("direct", "other-key", after(WHOLE, &of_other));
     let two = uses().into_iter().take(2).map(item).collect();
     write("direct", "two", after(WHOLE, &framed(&Call::Execute(two))));
+    shared_frames(item(other));
     let login = framed(&Call::Login(Secret::new(b"1234".to_vec())));
     write("direct", "login", after(IN_PIECES, &login));
+}
+
+/// Several uses in one frame: as many as it may have, one more, a refused one among them, and a frame that is cut.
+fn shared_frames(refused: Item) {
+    let several = |count| uses().into_iter().cycle().take(count).map(item).collect();
+    let write = |name: &str, uses: Vec<Item>| {
+        let frame = framed(&Call::Execute(uses));
+        for (how, kind) in [(WHOLE, "whole"), (IN_PIECES, "pieces"), (BIT, "shared")] {
+            write("direct", &format!("{name}-{kind}"), after(how, &frame));
+        }
+        let cut = after(BIT, &frame[..frame.len() * 2 / 3]);
+        write("direct", &format!("{name}-cut"), cut);
+    };
+    write("most-uses", several(16));
+    write("too-many-uses", several(17));
+    let mut mixed: Vec<Item> = several(15);
+    mixed.insert(7, refused);
+    write("one-refused", mixed);
 }
