@@ -53,8 +53,8 @@ struct OwnedObject {
 
 impl Application {
     /// A new application: not logged in, without objects.
-    pub fn new(service: Arc<AppService>, uid: u32) -> Self {
-        let owner = service.owner(uid);
+    pub fn new(service: Arc<AppService>, account: u32) -> Self {
+        let owner = service.owner(account);
         Self {
             pool_session: ClientSession::of(Arc::clone(&service.shared.pool), owner),
             owner,

@@ -256,7 +256,7 @@ impl ConnectionContext {
         service
             .shared
             .gate
-            .judge(self.who.uid, pin, against, move |result| {
+            .judge(self.who.account, pin, against, move |result| {
                 let is_worth_a_line = context.record_login(&result);
                 let said = match result {
                     Ok(()) => {

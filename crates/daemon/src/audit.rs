@@ -13,6 +13,8 @@ use crate::admin::{AdminRequest, Announced, Stage};
 pub struct Who {
     /// The user id that the kernel vouches for.
     pub uid: u32,
+    /// The user's account, for shares and limits: subordinate ids have that of their user.
+    pub account: u32,
     /// The process id.
     pub pid: i32,
     /// The other host, if it is one. The kernel sees this process instead.
@@ -30,6 +32,7 @@ impl Who {
         let program: String = program.into().chars().take(LONGEST_NAME).collect();
         Self {
             uid,
+            account: uid,
             pid,
             host: None,
             actor: Arc::new(Actor::process(uid, pid, program)),
@@ -58,6 +61,7 @@ impl Who {
         };
         Self {
             uid,
+            account: uid,
             pid,
             host: None,
             actor: Arc::new(actor),

@@ -92,7 +92,7 @@ pub fn execute(context: &Arc<ConnectionContext>, items: Vec<Item>, answer: Answe
         }
         let owner = match settings.clients {
             Clients::Broker => Owner::Broker(behalf.number),
-            _ => service.owner(context.who.uid),
+            _ => service.owner(context.who.account),
         };
         let application = &context.application;
         application.submit_withdrawable(behalf.request, owner, request, timing);

@@ -15,7 +15,7 @@ impl ConnectionContext {
         let pass = |handed: HandedOver| {
             self.may_go_direct(key)?;
             let service = &self.application.service;
-            let owner = service.owner(self.who.uid);
+            let owner = service.owner(self.who.account);
             service.shared.pool.hand_over(key, handed.clone(), owner)?;
             self.application.note_direct(handed.clone());
             // Checked again: if the rights changed before the note above, that change did not end this connection.

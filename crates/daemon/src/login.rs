@@ -85,7 +85,7 @@ impl Default for LoginState {
 }
 
 struct LoginAttempt {
-    uid: u32,
+    account: u32,
     pin: Secret,
     against: Arc<PinHash>,
     answer: Box<dyn FnOnce(Result<()>) + Send>,
@@ -107,22 +107,22 @@ impl LoginGate {
     /// or if the queue has no entry for this user.
     pub fn judge(
         &self,
-        uid: u32,
+        account: u32,
         pin: Secret,
         against: Arc<PinHash>,
         answer: impl FnOnce(Result<()>) + Send + 'static,
     ) {
         let attempt = LoginAttempt {
-            uid,
+            account,
             pin,
             against,
             answer: Box::new(answer),
         };
         let mut state = self.0.state.lock();
-        let refused = if let Err(error) = state.throttle.admit(uid, Instant::now()) {
+        let refused = if let Err(error) = state.throttle.admit(account, Instant::now()) {
             Some((attempt, error))
         } else {
-            let displaced = state.waiting.push(uid, attempt);
+            let displaced = state.waiting.push(account, attempt);
             displaced.map(|Displaced(attempt)| {
                 let busy = Error::busy(WAITING, Duration::from_secs(1));
                 (attempt, busy)
@@ -165,9 +165,9 @@ impl LoginQueue {
                 None => self.changed.wait(&mut state),
             }
         };
-        let uid = attempt.uid;
+        let account = attempt.account;
         // Checked again: other PINs of this user may have been wrong since this one was queued.
-        let admitted = state.throttle.admit(uid, Instant::now());
+        let admitted = state.throttle.admit(account, Instant::now());
         drop(state);
         let judge = || attempt.against.is_of(&attempt.pin);
         let right = admitted.and_then(|()| {
@@ -175,7 +175,7 @@ impl LoginQueue {
         });
         if let Ok(right) = right {
             let mut state = self.state.lock();
-            state.throttle.record(uid, right, Instant::now());
+            state.throttle.record(account, right, Instant::now());
         }
         (attempt.answer)(right.and_then(said));
         Some(())
@@ -225,11 +225,11 @@ mod tests {
             }
         }
 
-        fn ask(&self, uid: u32, pin: &str) {
+        fn ask(&self, account: u32, pin: &str) {
             let (tell, against) = (self.tell.clone(), Arc::clone(&self.against));
-            let answer = move |result| tell.send((uid, result)).unwrap();
+            let answer = move |result| tell.send((account, result)).unwrap();
             self.gate
-                .judge(uid, Secret::new(pin.into()), against, answer);
+                .judge(account, Secret::new(pin.into()), against, answer);
         }
 
         fn answer(&self) -> (u32, Result<()>) {
@@ -293,10 +293,10 @@ mod tests {
         let against = Arc::new(PinHash::of(&PinSource::File(file)).unwrap());
         let gate = LoginGate::start().unwrap();
         let (tell, told) = channel();
-        let login = |uid, pin: &str| {
+        let login = |account, pin: &str| {
             let tell = tell.clone();
             gate.judge(
-                uid,
+                account,
                 Secret::new(pin.into()),
                 Arc::clone(&against),
                 move |result| {

@@ -44,7 +44,7 @@ impl Refusals {
     /// The same with `lines` lines in a minute.
     pub fn is_among(&self, who: &Who, what: &'static str, lines: u64) -> bool {
         self.sum_up(false);
-        let tried = (who.uid, who.host.clone(), what);
+        let tried = (who.account, who.host.clone(), what);
         self.repeats.is_among(Some(tried), lines)
     }
 
@@ -59,8 +59,8 @@ impl Refusals {
 fn line(tried: Option<Tried>, count: RepeatCount) -> Event {
     let mut actor = Actor::default();
     let mut fields = count.fields();
-    if let Some((uid, host, what)) = tried {
-        actor.uid = Some(uid);
+    if let Some((account, host, what)) = tried {
+        actor.uid = Some(account);
         actor.program = host.map(|host| audit::of_host(&host));
         fields.insert("what".to_owned(), Value::from(what));
     }

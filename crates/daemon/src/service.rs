@@ -129,10 +129,10 @@ impl AppService {
             .transpose()
     }
 
-    /// The owner of this user's requests. Another host is one owner for all its users.
-    pub fn owner(&self, uid: u32) -> Owner {
+    /// The owner of this account's requests. Another host is one owner for all its users.
+    pub fn owner(&self, account: u32) -> Owner {
         match self.settings.load().clients {
-            Clients::Programs => Owner::User(uid),
+            Clients::Programs => Owner::User(account),
             Clients::Host => Owner::Host(self.number),
             Clients::Gateway => Owner::Gateway,
             Clients::Broker => Owner::Broker(0),
@@ -144,12 +144,12 @@ impl AppService {
         self.applications.lock().len()
     }
 
-    fn join(self: &Arc<Self>, name: Name) -> Arc<Application> {
+    fn join(self: &Arc<Self>, name: Name, account: u32) -> Arc<Application> {
         let mut applications = self.applications.lock();
         let connected = applications
             .entry(name)
             .or_insert_with(|| ConnectedApplication {
-                application: Arc::new(Application::new(Arc::clone(self), name.0)),
+                application: Arc::new(Application::new(Arc::clone(self), account)),
                 connections: 0,
             });
         connected.connections += 1;
@@ -202,7 +202,10 @@ impl Service for ListenerService {
 
     fn open(&self, peer: Peer, hello: &Hello) -> Result<Arc<dyn Conversation>> {
         let who = match &self.client {
-            None => Who::new(peer.uid, peer.pid, &hello.program),
+            None => Who {
+                account: peer.account,
+                ..Who::new(peer.uid, peer.pid, &hello.program)
+            },
             Some(ServiceClient::Host { name, .. }) => Who::of_host(peer.uid, name),
             Some(ServiceClient::Service) => {
                 let name = self.service.settings.load().clients.name();
@@ -216,7 +219,7 @@ impl Service for ListenerService {
             }
         })?;
         let name = (peer.uid, hello.client);
-        let application = self.service.join(name);
+        let application = self.service.join(name, peer.account);
         if self.client.is_some() {
             // A host's certificate was its login. This process started the service.
             application.log_in();

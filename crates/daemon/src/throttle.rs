@@ -33,10 +33,10 @@ impl UserTries {
 
 impl Throttle {
     /// Admits a try of this user, before any PIN is checked.
-    pub fn admit(&mut self, uid: u32, now: Instant) -> Result<()> {
+    pub fn admit(&mut self, account: u32, now: Instant) -> Result<()> {
         self.0
             .retain(|_, record| now.duration_since(record.last) < FORGET);
-        let Some(record) = self.0.get(&uid) else {
+        let Some(record) = self.0.get(&account) else {
             return Ok(());
         };
         let wait = record.until().saturating_duration_since(now);
@@ -52,12 +52,12 @@ impl Throttle {
     }
 
     /// A PIN was right or wrong.
-    pub fn record(&mut self, uid: u32, right: bool, now: Instant) {
+    pub fn record(&mut self, account: u32, right: bool, now: Instant) {
         if right {
-            self.0.remove(&uid);
+            self.0.remove(&account);
             return;
         }
-        let record = self.0.entry(uid).or_insert(UserTries {
+        let record = self.0.entry(account).or_insert(UserTries {
             wrong: 0,
             last: now,
         });

@@ -194,13 +194,13 @@ impl Acceptor {
             let (watch, budgets) = (&self.watch, &self.budgets);
             let open = self.open.one();
             let caller = Caller::admit(watch, stream, peer, service, open, budgets, SOCKETS);
-            Ok((caller?, peer.uid))
+            Ok((caller?, peer.account))
         });
-        let (caller, uid) = match admitted {
+        let (caller, account) = match admitted {
             Ok(admitted) => admitted,
             Err(error) => return tracing::warn!(%error, "a connection is dropped"),
         };
-        match slots::take(&caller, uid, &self.slots, &self.all_slots) {
+        match slots::take(&caller, account, &self.slots, &self.all_slots) {
             Ok(slots) => caller.keep(slots),
             Err(error) => caller.refuse(error),
         }

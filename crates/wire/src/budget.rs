@@ -27,7 +27,7 @@ pub(crate) trait Reader: Send + Sync {
     fn resume(&self);
 }
 
-/// Bytes held, by user id.
+/// Bytes held, by account.
 #[derive(Clone, Default)]
 pub(crate) struct Budgets {
     long: Arc<Mutex<HashMap<u32, Budget>>>,
@@ -52,7 +52,7 @@ struct HeldBytes {
 /// The share of one connection, until it is dropped.
 pub(crate) struct Charge {
     all: Budgets,
-    uid: u32,
+    account: u32,
     /// Bytes in short frames and answers: of this connection, and of all of the user. They take no lock.
     short: AtomicUsize,
     short_of_user: Arc<AtomicUsize>,
@@ -86,13 +86,13 @@ impl Granted {
 }
 
 impl Budgets {
-    pub fn of(&self, uid: u32) -> Charge {
+    pub fn of(&self, account: u32) -> Charge {
         let mut short = self.short.lock();
         short.retain(|_, bytes| Arc::strong_count(bytes) > 1);
-        let short_of_user = Arc::clone(short.entry(uid).or_default());
+        let short_of_user = Arc::clone(short.entry(account).or_default());
         Charge {
             all: self.clone(),
-            uid,
+            account,
             short: AtomicUsize::new(0),
             short_of_user,
             counted: AtomicBool::new(false),
@@ -131,7 +131,7 @@ impl Charge {
     fn ask_long<R: Reader + 'static>(&self, bytes: usize, reader: &Arc<R>) -> Room {
         let mut hold = self.hold.lock();
         let mut all = self.all.long.lock();
-        let budget = all.entry(self.uid).or_default();
+        let budget = all.entry(self.account).or_default();
         if let Some(held) = &*hold {
             if held.granted.load(Ordering::Acquire) {
                 return budget.change(held, bytes);
@@ -207,7 +207,7 @@ impl Charge {
     fn set_long(&self, bytes: usize) -> Granted {
         let mut hold = self.hold.lock();
         let mut all = self.all.long.lock();
-        let budget = all.entry(self.uid).or_default();
+        let budget = all.entry(self.account).or_default();
         if let Some(held) = hold.take() {
             if held.granted.load(Ordering::Acquire) {
                 budget.bytes -= held.bytes.load(Ordering::Relaxed);
@@ -227,7 +227,7 @@ impl Charge {
         self.counted.store(bytes > 0, Ordering::Release);
         let granted = budget.grant();
         if budget.bytes == 0 {
-            all.remove(&self.uid);
+            all.remove(&self.account);
         }
         Granted(granted)
     }

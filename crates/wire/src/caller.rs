@@ -61,7 +61,7 @@ struct Greeted {
 }
 
 impl Caller {
-    /// Takes a new connection. One user id counts as another user at another entrance.
+    /// Takes a new connection. One account counts as another user at another entrance.
     pub fn admit(
         watch: &Watch,
         stream: UnixStream,
@@ -75,10 +75,10 @@ impl Caller {
             watch,
             outlet: Outlet::new(stream.into(), 0),
             inbox: Mutex::new(Inbox::new()),
-            charge: budgets.of(peer.uid),
+            charge: budgets.of(peer.account),
             alarm: Mutex::new(None),
             peer,
-            user: u64::from(entrance) << 32 | u64::from(peer.uid),
+            user: u64::from(entrance) << 32 | u64::from(peer.account),
             service,
             greeted: OnceLock::new(),
             busy: AtomicBool::new(false),

@@ -167,7 +167,7 @@ impl Direct {
     fn count_users(&self, readers: &HashMap<u64, ConnectionReader>) {
         let users: HashSet<_> = readers
             .values()
-            .map(|reader| reader.connection.uid)
+            .map(|reader| reader.connection.account)
             .collect();
         self.users.store(users.len(), Ordering::Relaxed);
     }

@@ -6,6 +6,7 @@
 //! - [`ServiceLink`] connects a daemon with a service that is a process of its own.
 
 mod accept;
+mod account;
 mod backoff;
 mod budget;
 mod busy_poll;

@@ -32,7 +32,7 @@ pub(crate) struct AllSlots {
 /// One of them, for as long as its connection lives.
 struct UserSlot {
     of: UserSlots,
-    uid: u32,
+    account: u32,
     number: u64,
 }
 
@@ -44,30 +44,30 @@ pub(crate) struct TakenSlots {
 /// Takes slots for a connection of this user. An error says why there are none.
 pub(crate) fn take(
     caller: &Arc<Caller>,
-    uid: u32,
+    account: u32,
     listener: &UserSlots,
     all: &AllSlots,
 ) -> Result<TakenSlots, Error> {
     let most_of_user = all.most_of_user;
     let busy = |message| Error::pool(Kind::Busy, message);
-    if all.slots.0.lock().of(uid) >= most_of_user {
+    if all.slots.0.lock().of(account) >= most_of_user {
         let message = format!("{most_of_user} connections of this user are open, its share");
         return Err(busy(message));
     }
     let bounded = [(listener, MAX_CALLERS), (&all.slots, all.most)];
     for (slots, most) in bounded {
-        if slots.is_full(most) && slots.gives_way_to(uid).is_none() {
+        if slots.is_full(most) && slots.gives_way_to(account).is_none() {
             let message = format!("{most} connections are open, which is all that may");
             return Err(busy(message));
         }
     }
     for (slots, most) in bounded {
         if slots.is_full(most) {
-            slots.make_room(uid);
+            slots.make_room(account);
         }
     }
     Ok(TakenSlots {
-        _slots: [listener, &all.slots].map(|slots| slots.insert(uid, caller)),
+        _slots: [listener, &all.slots].map(|slots| slots.insert(account, caller)),
     })
 }
 
@@ -91,14 +91,14 @@ impl UserSlots {
     }
 
     /// The user with the most connections, if this one would not have as many with one more.
-    fn gives_way_to(&self, uid: u32) -> Option<u32> {
+    fn gives_way_to(&self, account: u32) -> Option<u32> {
         let slots = self.0.lock();
         let (largest, count) = slots.largest()?;
-        (slots.of(uid) + 1 < count).then_some(largest)
+        (slots.of(account) + 1 < count).then_some(largest)
     }
 
-    fn make_room(&self, uid: u32) {
-        let Some(largest) = self.gives_way_to(uid) else {
+    fn make_room(&self, account: u32) {
+        let Some(largest) = self.gives_way_to(account) else {
             return;
         };
         // The last reference to a connection frees its slots, which takes the lock: all are dropped after it.
@@ -116,17 +116,17 @@ impl UserSlots {
         }
     }
 
-    fn insert(&self, uid: u32, caller: &Arc<Caller>) -> UserSlot {
+    fn insert(&self, account: u32, caller: &Arc<Caller>) -> UserSlot {
         UserSlot {
             of: self.clone(),
-            uid,
-            number: self.0.lock().insert(uid, Arc::downgrade(caller)),
+            account,
+            number: self.0.lock().insert(account, Arc::downgrade(caller)),
         }
     }
 }
 
 impl Drop for UserSlot {
     fn drop(&mut self) {
-        self.of.0.lock().remove(self.uid, self.number);
+        self.of.0.lock().remove(self.account, self.number);
     }
 }

@@ -14,6 +14,8 @@ use rustix::net::{
     send, socket_with, sockopt,
 };
 
+use crate::account::account;
+
 /// Where a server listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -39,8 +41,10 @@ impl From<&Path> for Endpoint {
 /// The process at the other end, as the kernel saw it when the connection was made.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Peer {
-    /// Effective user id.
+    /// Effective user id, for rights and records.
     pub uid: u32,
+    /// The user's account, for shares and limits: subordinate ids (subuid(5)) have that of their user.
+    pub account: u32,
     /// Effective group id.
     pub gid: u32,
     /// Process id, or 0 for one in a container that this host's namespace does not see.
@@ -55,6 +59,7 @@ impl Peer {
             nix::sys::socket::getsockopt(stream, nix::sys::socket::sockopt::PeerCredentials)?;
         Ok(Self {
             uid: found.uid(),
+            account: account(found.uid()),
             gid: found.gid(),
             pid: found.pid(),
         })

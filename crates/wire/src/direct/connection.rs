@@ -27,8 +27,8 @@ const MOST_READS: u32 = 16;
 /// A program's connection, shared by the threads that read it.
 pub struct ProgramConnection {
     pub(super) stream: UnixStream,
-    /// The program's user id, by the kernel (SO_PEERCRED).
-    pub(super) uid: u32,
+    /// The account of the program's user, whom the kernel reports (SO_PEERCRED).
+    pub(super) account: u32,
     version: u16,
     key: ObjectId,
     /// The number of direct connections of this process.
@@ -73,11 +73,11 @@ impl ProgramConnection {
         key: ObjectId,
         everywhere: Arc<AtomicUsize>,
     ) -> io::Result<Self> {
-        let uid = Peer::of(&stream)?.uid;
+        let account = Peer::of(&stream)?.account;
         everywhere.fetch_add(1, Ordering::Relaxed);
         Ok(Self {
             stream,
-            uid,
+            account,
             version,
             key,
             everywhere,

@@ -51,7 +51,7 @@ impl Direct {
         let mut last_turns = HashMap::new();
         for reader in readers.values() {
             let last = last_turns
-                .entry(reader.connection.uid)
+                .entry(reader.connection.account)
                 .or_insert(reader.turn);
             *last = reader.turn.max(*last);
         }
@@ -60,10 +60,10 @@ impl Direct {
         ready.sort_by_cached_key(|number| {
             let reader = reader(number);
             let order = (!reader.is_unfinished(), !reader.home, reader.turn);
-            (reader.connection.uid, order)
+            (reader.connection.account, order)
         });
-        ready.dedup_by_key(|number| reader(number).connection.uid);
-        ready.sort_by_key(|number| last_turns[&reader(number).connection.uid]);
+        ready.dedup_by_key(|number| reader(number).connection.account);
+        ready.sort_by_key(|number| last_turns[&reader(number).connection.account]);
         for number in ready {
             if let Some(reader) = readers.get_mut(&(*number & !HOME)) {
                 reader.turn = self.turns.fetch_add(1, Ordering::Relaxed) + 1;
