@@ -23,6 +23,7 @@ pub fn check(file: &Path) -> Vec<Mistake> {
     let mut found = Findings {
         file,
         user: good.and_then(daemons_user),
+        owner: state_owner(&config),
         mistakes,
         of_sites: Vec::new(),
     };
@@ -31,6 +32,25 @@ pub fn check(file: &Path) -> Vec<Mistake> {
         found.consider(config);
     }
     found.in_order()
+}
+
+/// Finds the files that decide who is trusted, and that other users can change. A daemon does not start with them.
+pub fn untrusted_files(config: &Config) -> Vec<Mistake> {
+    let mut found = Findings::none(config);
+    for (line, named) in &config.external_references.0 {
+        if let Some(file) = trusted(named) {
+            found.untrusted(*line, file);
+        }
+    }
+    found.in_order()
+}
+
+fn trusted(named: &ExternalReference) -> Option<&Path> {
+    match named {
+        ExternalReference::Trust(file) => Some(file),
+        ExternalReference::OfSite(named) | ExternalReference::Beside(named, _) => trusted(named),
+        _ => None,
+    }
 }
 
 /// Errors that prevent a configuration from replacing the running one.
@@ -82,17 +102,23 @@ impl PartialEq for ExternalReferences {
     }
 }
 
-/// The daemon's user, as far as root can tell: the owner of the state folder.
+/// The daemon's user, as far as root can tell.
 fn daemons_user(config: &Config) -> Option<u32> {
     let root = rustix::process::geteuid().is_root();
-    let folder = root.then(|| std::fs::metadata(&config.state)).transpose();
-    folder.ok().flatten().map(|folder| folder.uid())
+    root.then(|| state_owner(config)).flatten()
+}
+
+/// The owner of the state folder: the daemon's user.
+fn state_owner(config: &Config) -> Option<u32> {
+    std::fs::metadata(&config.state).ok().map(|folder| folder.uid())
 }
 
 struct Findings<'a> {
     file: &'a Path,
     /// The user who needs the secrets, if known.
     user: Option<u32>,
+    /// The daemon's user, if its state folder is there.
+    owner: Option<u32>,
     mistakes: Vec<Mistake>,
     of_sites: Vec<Mistake>,
 }
@@ -102,6 +128,7 @@ impl<'a> Findings<'a> {
         Self {
             file: &config.file,
             user: daemons_user(config),
+            owner: state_owner(config),
             mistakes: Vec::new(),
             of_sites: Vec::new(),
         }
@@ -151,6 +178,7 @@ impl<'a> Findings<'a> {
                 }
             },
             ExternalReference::File(file) => self.file(line, file),
+            ExternalReference::Trust(file) => self.trust(line, file),
             ExternalReference::Beside(named, other) if other.exists() => self.look(line, named),
             ExternalReference::Secret(file, readers, user) => {
                 self.secret(line, file, *readers, user.or(self.user));
@@ -216,6 +244,25 @@ impl<'a> Findings<'a> {
         } else {
             self.error(line, message);
         }
+    }
+
+    fn trust(&mut self, line: usize, file: &Path) {
+        if !self.untrusted(line, file) {
+            self.file(line, file);
+        }
+    }
+
+    /// True, with an error, if other users can change this file. Whether it is there does not matter.
+    fn untrusted(&mut self, line: usize, file: &Path) -> bool {
+        let owner = self
+            .owner
+            .map_or(TrustedOwner::RootOrSelf, TrustedOwner::RootOr);
+        let refused = owner.verify(file).err();
+        let refused = refused.filter(|error| error.raw_os_error().is_none());
+        if let Some(error) = &refused {
+            self.error(line, error.to_string());
+        }
+        refused.is_some()
     }
 
     fn appended_file(&mut self, line: usize, file: &Path) {

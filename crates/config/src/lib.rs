@@ -37,7 +37,7 @@ pub use acme::Acme;
 pub use backend_check::Check;
 pub use broker::{Action, Allowance, BrokerSection, JwkSet, JwkUrl, Jwt, Limit, Limits, Rule, Tls};
 pub use duration::read as parse_duration;
-pub use files::{ExternalReferences, NewErrors, check, new_errors};
+pub use files::{ExternalReferences, NewErrors, check, new_errors, untrusted_files};
 pub use gateway::GatewaySection;
 pub use mistake::{Mistake, Severity};
 pub use network::Network;

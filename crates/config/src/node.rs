@@ -119,8 +119,8 @@ fn node(fields: &mut Fields<'_, '_, '_>, served: bool, links: bool) -> Option<No
         fields.missing("listen");
     }
     let connections = fields.number("connections", 8..=100_000).unwrap_or(4096);
-    let mut needed = |name| required(fields, name, |fields| fields.file(name));
-    let (certificate, ca) = (needed("certificate"), needed("ca"));
+    let certificate = required(fields, "certificate", |fields| fields.file("certificate"));
+    let ca = required(fields, "ca", |fields| fields.trust_file("ca"));
     let user = process_user(fields);
     if user.is_some() && links {
         let message = "a host with [[token]] node = reads key as the daemon's user, so key cannot be another \

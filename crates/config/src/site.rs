@@ -76,7 +76,7 @@ pub fn site(fields: &mut Fields<'_, '_, '_>, awaited: bool) -> Option<Site> {
     let backends = site_backends(fields);
     let client_words = [("required", true), ("optional", false)];
     let required = fields.choice("client_certificate", &client_words);
-    let roots = fields.file("client_ca");
+    let roots = fields.trust_file("client_ca");
     let lists = revocation_lists(fields, roots.is_some());
     if required.is_some() && roots.is_none() {
         let message =
@@ -136,7 +136,7 @@ pub(super) fn revocation_lists(fields: &mut Fields<'_, '_, '_>, has_ca: bool) ->
         .map(|path| fields.source.path(path))
         .collect();
     for file in &files {
-        fields.names("client_crl", ExternalReference::File(file.clone()));
+        fields.names("client_crl", ExternalReference::Trust(file.clone()));
     }
     files
 }

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use hsmux_config::{Allowed, BrokerSection, Config, Mistake, NewErrors, PoolSection, StartedBy};
+use hsmux_config::{
+    Allowed, BrokerSection, Config, Limits, Mistake, NewErrors, PoolSection, StartedBy,
+};
 use hsmux_token::{Error, Kind, Result};
 
 use crate::services::{BROKER, GATEWAY, NODE, as_written, started_by};
@@ -10,6 +12,15 @@ use crate::services::{BROKER, GATEWAY, NODE, as_written, started_by};
 /// Reads a configuration; all its mistakes are in the error.
 pub fn load(file: &Path) -> Result<Config> {
     hsmux_config::load(file).map_err(|mistakes| refused(&mistakes))
+}
+
+/// The same for a daemon that starts: other users can change none of the files that decide who is trusted.
+pub fn load_to_start(file: &Path) -> Result<Config> {
+    let config = load(file)?;
+    match hsmux_config::untrusted_files(&config) {
+        mistakes if mistakes.is_empty() => Ok(config),
+        mistakes => Err(refused(&mistakes)),
+    }
 }
 
 /// The same for a daemon that runs: what the file names has to be there, unless that is missing already. The other
@@ -113,7 +124,10 @@ fn broker(old: &BrokerSection, file: &BrokerSection) -> BrokerSection {
     let tls = old.tls.as_ref().and(file.tls.as_ref());
     BrokerSection {
         tls: tls.or(old.tls.as_ref()).cloned(),
-        limits: file.limits.clone(),
+        limits: Limits {
+            connections: old.limits.connections,
+            ..file.limits.clone()
+        },
         jwt: file.jwt.clone(),
         metrics: file.metrics,
         access_log: file.access_log.clone(),
@@ -377,6 +391,7 @@ name = "b"
         for (line, other, service) in [
             (":443", ":444", "gateway"),
             (":8200", ":8201", "broker"),
+            ("[broker]", "[broker]\nconnections = 500", "broker"),
             (":9\"", ":10\"", "node"),
         ] {
             let said = format!("[{service}] changed: hsmux restart {service} applies it");

@@ -1,6 +1,6 @@
 //! Files that the configuration names: a missing one is reported with its line, unless it may come later.
 
-use crate::{Mistake, check, load, new_errors};
+use crate::{Mistake, check, load, new_errors, untrusted_files};
 use hsmux_token::fake::write_secret;
 
 const TEXT: &str = r#"[pool]
@@ -177,6 +177,8 @@ fn what_others_can_read_or_change_is_an_error_with_the_command_that_repairs_it()
     assert_eq!(errors(), []);
     for (name, mode, command, line) in [
         ("broker.key", 0o644, "chmod 640", 6),
+        ("clients.pem", 0o660, "chmod go-w", 7),
+        ("jwks.json", 0o646, "chmod go-w", 8),
         ("web.key", 0o660, "chmod 640", 19),
         ("vendor.so", 0o775, "chmod go-w", 23),
         ("hsmux.toml", 0o646, "chmod go-w", 0),
@@ -192,4 +194,62 @@ fn what_others_can_read_or_change_is_an_error_with_the_command_that_repairs_it()
     }
     set("hsmux.toml", 0o664);
     assert!(load(&path("hsmux.toml")).is_err());
+}
+
+#[test]
+fn files_that_say_whom_to_trust_can_be_changed_by_nobody_else() {
+    use std::os::unix::fs::PermissionsExt;
+    const TRUST: &str = r#"[pool]
+label = "web"
+[gateway]
+listen = ["127.0.0.1:0"]
+[[site]]
+certificates = ["web.pem"]
+keys = ["web.key"]
+client_ca = "clients.pem"
+client_crl = ["revoked.pem"]
+backend = "https://127.0.0.1:1"
+backend_ca = "backends.pem"
+[node]
+listen = ["127.0.0.1:0"]
+certificate = "node.pem"
+key = "node.key"
+ca = "hosts.pem"
+[[token]]
+module = "vendor.so"
+uri = "pkcs11:token=a"
+"#;
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let trusted = [
+        ("clients.pem", 8),
+        ("revoked.pem", 9),
+        ("backends.pem", 11),
+        ("hosts.pem", 16),
+    ];
+    let others = ["web.pem", "web.key", "node.pem", "node.key", "vendor.so"];
+    for name in trusted.iter().map(|(name, _)| *name).chain(others) {
+        write_secret(&path(name), "");
+    }
+    std::fs::write(path("hsmux.toml"), TRUST).unwrap();
+    let errors = || {
+        let mut found = check(&path("hsmux.toml"));
+        found.retain(Mistake::is_error);
+        found
+    };
+    assert_eq!(errors(), []);
+    for (name, line) in trusted {
+        for mode in [0o602, 0o620] {
+            let set = |mode| std::fs::set_permissions(path(name), PermissionsExt::from_mode(mode));
+            set(mode).unwrap();
+            let found = errors();
+            assert_eq!(untrusted_files(&load(&path("hsmux.toml")).unwrap()), found);
+            set(0o644).unwrap();
+            assert_eq!(found.len(), 1, "{found:?}");
+            let expected = format!("run: chmod go-w {}", path(name).display());
+            assert!(found[0].message.ends_with(&expected), "{}", found[0]);
+            assert_eq!(found[0].line, line, "{}", found[0]);
+        }
+    }
+    assert_eq!(errors(), []);
 }

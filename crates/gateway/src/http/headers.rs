@@ -16,7 +16,9 @@ static HOP: [HeaderName; 6] = [
 ];
 
 /// Fields that a client may not set: back ends trust them to come from the gateway or a proxy.
-const OURS: [&str; 8] = [
+const OURS: [&str; 11] = [
+    "cf-connecting-ip",
+    "fastly-client-ip",
     "forwarded",
     "true-client-ip",
     "x-arr-clientcert",
@@ -25,16 +27,20 @@ const OURS: [&str; 8] = [
     "x-client-verify",
     "x-cluster-client-ip",
     "x-real-ip",
+    "x-rewrite-url",
 ];
 
 /// Prefixes of further such fields, by which proxies describe the connection and the client's certificate.
-const OURS_BEGIN: [&str; 6] = [
+const OURS_BEGIN: [&str; 9] = [
     "client-cert",
     "ssl-client-",
     "x-amzn-mtls-",
     "x-client-cert",
     "x-forwarded",
+    "x-mtls-",
+    "x-original-",
     "x-ssl-",
+    "x-tls-client",
 ];
 
 /// The protocol that a request of HTTP/1.1 wants to change to, if it is `allowed`. A list of several is ignored.
@@ -247,6 +253,8 @@ mod tests {
             "x-forwarded-anything",
             "x!real!ip",
             "client-cert-chain",
+            "x-original-url",
+            "x-tls-client-subject",
             "a_b",
         ] {
             assert!(is_ours(name), "{name}");
