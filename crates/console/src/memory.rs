@@ -3,7 +3,8 @@
 use hsmux_token::Wiping;
 
 /// Faster than glibc's allocator, which takes a fifth of a request's time, and leaks the aligned memory of PIN checks
-/// (before 2.38, bug 14581). It also replaces `malloc`, for SoftHSM and BoringSSL (glibc, "Replacing malloc").
+/// (before 2.38, bug 14581). Vendors' modules and BoringSSL keep the C library's `malloc`: one that replaces it would have
+/// to work before this program's start, for libraries that are preloaded.
 #[global_allocator]
 static ALLOCATOR: Wiping<mimalloc::MiMalloc> = Wiping(mimalloc::MiMalloc);
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hsmux_config::{Config, Listener};
 use hsmux_edge::unix_listener::{SocketFile, listen};
-use hsmux_token::Result;
+use hsmux_token::{Error, Result};
 use hsmux_wire::{Entrance, Listening, Reactor, ServiceClient};
 use parking_lot::Mutex;
 
@@ -69,12 +69,7 @@ impl OpenListeners {
         listener: &Listener,
     ) -> Result<OpenListener> {
         let settings = Settings::new(config, listener);
-        if let Err(error) = &settings.pin
-            && settings.listener.login == hsmux_config::Login::Pin
-        {
-            let socket = listener.socket.path.display();
-            tracing::warn!(%socket, %error, "nobody can log in here");
-        }
+        warn_without_login(&settings);
         let service = AppService::new(Arc::clone(&running.shared), settings);
         let (socket, file) = listen(&listener.socket)?;
         let listener_service = Arc::new(ListenerService {
@@ -133,7 +128,12 @@ impl OpenListeners {
                 lines.push(format!("listener {} changed", path(open).display()));
             }
             // The content of the PIN's file may have changed.
-            open.service.change(Settings::new(new, listener));
+            let settings = Settings::new(new, listener);
+            if let Some(error) = warn_without_login(&settings) {
+                let socket = listener.socket.path.display();
+                lines.push(format!("listener {socket}: nobody can log in: {error}"));
+            }
+            open.service.change(settings);
             if let Err(error) = open.file.permit(&listener.socket) {
                 tracing::error!(%error, "the socket's permissions stay as they were");
             }
@@ -156,10 +156,8 @@ impl OpenListeners {
 
     /// True if every listener refuses C_Login, because it cannot read its PIN.
     pub fn nobody_can_log_in(&self) -> bool {
-        let refuses = |open: &OpenListener| {
-            let settings = open.service.settings.load();
-            settings.listener.login == hsmux_config::Login::Pin && settings.pin.is_err()
-        };
+        let refuses =
+            |open: &OpenListener| error_of_login(&open.service.settings.load()).is_some();
         self.applications.lock().iter().all(refuses)
     }
 
@@ -177,4 +175,18 @@ impl OpenListeners {
         };
         self.applications.lock().iter().map(status).collect()
     }
+}
+
+/// Why nobody can log in to this listener, if its PIN cannot be read.
+fn error_of_login(settings: &Settings) -> Option<&Error> {
+    let has_pin = settings.listener.login == hsmux_config::Login::Pin;
+    settings.pin.as_ref().err().filter(|_| has_pin)
+}
+
+/// The same, with a warning in the log.
+fn warn_without_login(settings: &Settings) -> Option<&Error> {
+    let error = error_of_login(settings)?;
+    let socket = settings.listener.socket.path.display();
+    tracing::warn!(%socket, %error, "nobody can log in here");
+    Some(error)
 }
