@@ -216,3 +216,26 @@ fn printable(text: &str) -> String {
 fn allowed<'a>(config: &'a Config, name: &str) -> Option<&'a Allowed> {
     config.node.as_ref()?.peer(name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_hosts_have_twenty_lines_a_second_and_the_last_eight_are_remembered() {
+        let peers = Peers::new(Reactor::start().unwrap());
+        for port in 0..20 {
+            peers.refuse(&port.to_string(), "none", "none");
+        }
+        let last = peers.refused().into_iter().map(|host| host.from);
+        let expected = (12..20).map(|port| port.to_string());
+        assert_eq!(last.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+        let mut refused = peers.refused.lock();
+        // A second that lasts.
+        refused.told = Some((Instant::now() + Duration::from_secs(3600), 0));
+        assert_eq!((0..100).filter(|_| refused.may_tell()).count(), 20);
+        let second = Instant::now().checked_sub(Duration::from_secs(1));
+        refused.told = second.map(|since| (since, 20));
+        assert!(refused.may_tell());
+    }
+}

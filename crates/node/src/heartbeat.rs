@@ -81,6 +81,7 @@ mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
+    use std::time::Instant;
 
     use hsmux_config::Identity;
     use hsmux_wire::SPOKEN;
@@ -123,6 +124,17 @@ mod tests {
                 identity,
             },
         }
+    }
+
+    #[tokio::test]
+    async fn a_host_that_does_not_answer_is_dead_after_five_seconds() {
+        let (mut here, _silent) = duplex(1024);
+        let begun = Instant::now();
+        let watched = ping(&mut here, *SPOKEN.end());
+        let error = timeout(Duration::from_secs(60), watched).await.unwrap();
+        let error = error.to_string();
+        assert!(error.contains("has not answered for 5 s"), "{error}");
+        assert!(begun.elapsed() >= INTERVAL + Duration::from_secs(5));
     }
 
     #[tokio::test]

@@ -104,3 +104,26 @@ pub fn lost(error: &io::Error) -> Error {
         _ => error.to_string(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// The kernel holds these limits (tcp(7)).
+    #[tokio::test]
+    async fn a_cut_cable_ends_a_connection_after_seven_seconds() {
+        let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = other.local_addr().unwrap();
+        let stream = TcpStream::connect(address).await.unwrap();
+        prepare(&stream).unwrap();
+        // Without data: three seconds, and four probes of a second.
+        assert!(sockopt::socket_keepalive(&stream).unwrap());
+        let idle = sockopt::tcp_keepidle(&stream).unwrap();
+        let interval = sockopt::tcp_keepintvl(&stream).unwrap();
+        let probes = sockopt::tcp_keepcnt(&stream).unwrap();
+        assert_eq!(idle + interval * probes, Duration::from_secs(7));
+        assert_eq!(sockopt::tcp_user_timeout(&stream).unwrap(), 7000);
+    }
+}

@@ -2,9 +2,9 @@
 
 mod common;
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::workers::{Workers, one_by_one, pair_of};
 use common::*;
@@ -40,6 +40,25 @@ fn uses_of_one_frame_have_one_answer_in_their_order() {
     }
     let too_many = connection.exchange(&several(0..17), Some(soon()));
     assert!(too_many.is_err(), "the connection has ended");
+    workers.stop();
+}
+
+#[test]
+fn a_deadline_is_a_day_away_at_most() {
+    let (tell, told) = mpsc::channel();
+    let workers = Workers::of([Doing::arc(move |operation, deadline| {
+        tell.send(deadline).unwrap();
+        Echo.execute(operation, deadline)
+    })]);
+    let mut connection = workers.connect(1);
+    let Call::Execute(mut items) = several(0..1) else {
+        unreachable!("uses");
+    };
+    items[0].remaining_us = u64::MAX;
+    let answer = connection.exchange(&Call::Execute(items), Some(soon()));
+    answer.unwrap();
+    let day = Duration::from_secs(24 * 3600);
+    assert!(told.recv_timeout(LONG).unwrap() <= Instant::now() + day);
     workers.stop();
 }
 

@@ -211,6 +211,30 @@ fn a_worker_answers_frames_and_their_operations_in_their_order() {
 }
 
 #[test]
+fn a_deadline_is_a_day_away_at_most() {
+    let (near, far) = UnixStream::pair().unwrap();
+    let (tell, told) = mpsc::channel();
+    let token = Doing::arc(move |operation, deadline| {
+        tell.send(deadline).unwrap();
+        Echo.execute(operation, deadline)
+    });
+    let serving = std::thread::spawn(move || serve_lane(far, 2, &*token));
+    let mut lane = Connection::new(near);
+    let item = Item {
+        behalf: None,
+        operation: sign(b"a"),
+        remaining_us: u64::MAX,
+    };
+    lane.write(&Call::Execute(vec![item]), Some(soon()))
+        .unwrap();
+    lane.read(frame::MAX_FRAME, Some(soon())).unwrap();
+    let day = Duration::from_secs(24 * 3600);
+    assert!(told.recv_timeout(LONG).unwrap() <= Instant::now() + day);
+    drop(lane);
+    serving.join().unwrap().unwrap();
+}
+
+#[test]
 fn an_error_of_the_token_comes_back_as_it_was() {
     let reactor = Reactor::start().unwrap();
     let token = remote(&reactor, 1);

@@ -134,3 +134,20 @@ fn public_key(algorithm: Algorithm, key: &DecodingKey) -> Option<PublicKey> {
     let key = PublicKey::from_attributes(&attributes).ok()?;
     (!rsa || key.bits() >= LEAST_RSA_BITS).then_some(key)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_rsa_key_has_2048_bits_at_least() {
+        let is_taken = |first: u8| {
+            let mut modulus = [0xff; 256];
+            modulus[0] = first;
+            let key = DecodingKey::from_rsa_raw_components(&modulus, &[1, 0, 1]);
+            public_key(Algorithm::RS256, &key).is_some()
+        };
+        assert!(is_taken(0x80), "2,048 bits");
+        assert!(!is_taken(0x7f), "2,047 bits");
+    }
+}

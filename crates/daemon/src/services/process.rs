@@ -181,6 +181,18 @@ mod tests {
     }
 
     #[test]
+    fn a_service_that_does_not_end_is_killed_after_five_seconds() {
+        let mut command = Command::new("/bin/sleep");
+        command.arg("1000").stdin(Stdio::null()).process_group(0);
+        let child = command.spawn().unwrap();
+        let begun = Instant::now();
+        let fate = ServiceChild::Own(child).end();
+        assert!(fate.contains("signal: 9"), "{fate}");
+        let waited = begun.elapsed();
+        assert!((5..60).contains(&waited.as_secs()), "{waited:?}");
+    }
+
+    #[test]
     fn what_a_service_has_started_ends_with_it() {
         let (mut near, far) = std::os::unix::net::UnixStream::pair().unwrap();
         let mut command = Command::new("/bin/sh");

@@ -157,4 +157,28 @@ mod tests {
             assert!(!takes(is_http2, too_long).await, "HTTP/2: {is_http2}");
         }
     }
+
+    /// How many requests at once a server gets that allows so many.
+    async fn most_of(allowed: u32) -> u32 {
+        let (near, far) = duplex(1 << 20);
+        let answer = service_fn(move |_: Request<Incoming>| async move {
+            Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
+        });
+        tokio::spawn(async move {
+            let mut server = server2::Builder::new(TokioExecutor::new());
+            server.max_concurrent_streams(allowed);
+            drop(server.serve_connection(TokioIo::new(far), answer).await);
+        });
+        let (mut sender, most) = several(near).await.unwrap();
+        let request = Request::get("http://a.test/").body(Empty::<Bytes>::new());
+        // Its settings come before its first answer.
+        assert!(sender.try_send_request(request.unwrap()).await.is_ok());
+        most()
+    }
+
+    #[tokio::test]
+    async fn a_connection_takes_100_requests_at_once_at_most() {
+        assert_eq!(most_of(1000).await, 100);
+        assert_eq!(most_of(40).await, 40);
+    }
 }

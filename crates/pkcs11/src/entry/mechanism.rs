@@ -246,3 +246,26 @@ unsafe fn copy(data: *const u8, len: CK_ULONG) -> Result<Blob> {
     // SAFETY: valid by the contract of `read`.
     Ok(Blob(Bytes::copy_from_slice(unsafe { slice(data, len)? })))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_public_value_of_dh_has_2048_bytes_at_most() {
+        let read = |length: usize| {
+            let mut value = vec![1_u8; length];
+            let mechanism = CK_MECHANISM {
+                mechanism: CKM_DH_PKCS_DERIVE,
+                pParameter: value.as_mut_ptr().cast(),
+                ulParameterLen: length as CK_ULONG,
+            };
+            // SAFETY: the parameter is readable for its length.
+            unsafe { read(&raw const mechanism) }
+        };
+        assert!(read(2048).is_ok());
+        for length in [0, 2049] {
+            assert_eq!(read(length), Err(Rv(CKR_MECHANISM_PARAM_INVALID)));
+        }
+    }
+}

@@ -54,6 +54,17 @@ fn a_seat_that_takes_a_removed_one_s_place_is_not_removed_by_who_comes_late() {
 }
 
 #[test]
+fn a_pool_has_256_workers_at_most() {
+    let key = Key::new(1);
+    let [here, more] = ["here", "more"].map(|name| Supply::of(move || honest(name, key)));
+    let pool = pool(Options::default(), vec![here.seat("here")]);
+    let seats = (0..256).map(|number| more.seat(&format!("more#{number}")));
+    let refused = pool.add_all(seats.collect()).unwrap_err().to_string();
+    assert!(refused.contains("at most 256 seats"), "{refused}");
+    assert_eq!(pool.status().seats.len(), 1, "all of them, or none");
+}
+
+#[test]
 fn what_was_parked_and_has_gone_is_forgotten_at_the_start() {
     let key = Key::new(1);
     let [here, new] = ["here", "gone"].map(|name| Supply::of(move || honest(name, key)));

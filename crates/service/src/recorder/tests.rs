@@ -246,6 +246,27 @@ fn so_many_acts_wait_for_their_answers_and_others_take_turns() {
 }
 
 #[test]
+fn an_act_without_an_answer_in_time_is_an_error_and_leaves_its_slot() {
+    let rig = Rig::new("keys = true");
+    let state = &rig.recorder.state;
+    let soon = Instant::now() + Duration::from_millis(10);
+    let reserve = || state.reserve(soon);
+    let numbers: Vec<_> = (0..ServiceLink::MOST_UNRECORDED)
+        .map(|_| reserve().unwrap())
+        .collect();
+    let late = |error: Error| {
+        let error = error.to_string();
+        assert!(error.contains("has not answered within 60 s"), "{error}");
+    };
+    late(reserve().unwrap_err());
+    for number in numbers {
+        late(state.answer(number, soon).unwrap_err());
+    }
+    reserve().unwrap();
+    rig.end();
+}
+
+#[test]
 fn at_the_end_all_events_are_sent_unless_nobody_takes_them() {
     let rig = Rig::new("keys = true");
     let count = 5_000;

@@ -180,3 +180,19 @@ pub fn random(bytes: &mut [u8]) -> Result<()> {
         )
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_modulus_has_512_to_16384_bits_and_an_exponent_256_at_most() {
+        let is_taken = |modulus: usize, exponent: usize| {
+            let number = |bytes: usize| vec![0xff_u8; bytes];
+            RsaKey::new(&number(modulus), &number(exponent)).is_ok()
+        };
+        assert!(is_taken(64, 3) && is_taken(2048, 32));
+        assert!(!is_taken(63, 3) && !is_taken(2049, 3));
+        assert!(!is_taken(256, 33));
+    }
+}

@@ -1,8 +1,10 @@
 //! HTTPS: certificates of clients, and of the server that come and go.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use hsmux_suite::{PATIENCE, Rig, Setup, until};
 use rustls::pki_types::pem::PemObject;
@@ -120,6 +122,27 @@ fn a_client_certificate_lets_in_while_it_is_good() {
     assert_eq!(broker.served(), before);
 }
 
+#[test]
+fn a_client_that_does_no_handshake_is_given_up_after_ten_seconds() {
+    let rig = Rig::empty(Setup::Daemon, 1);
+    let servers = Authority::new(&rig, "servers");
+    servers.issue(&rig, "server", "IP:127.0.0.1", ALWAYS);
+    let broker = Broker::of(rig, &section("server", "idle_timeout = \"1h\""));
+    let begun = Instant::now();
+    // The second has said that its TLS begins.
+    let clients = ["", "\x16\x03\x01"].map(|said| {
+        let mut client = Connection::tcp(&broker.url);
+        client.say(said.as_bytes()).expect("send");
+        client
+    });
+    for mut client in clients {
+        client.wait_for_end();
+        let waited = begun.elapsed();
+        assert!((10..60).contains(&waited.as_secs()), "{waited:?}");
+    }
+    assert_eq!(ask(&broker, &servers, None, &broker.token).unwrap(), 404);
+}
+
 /// SHA-256 of a certificate, in hexadecimal digits.
 fn fingerprint(broker: &Broker, file: &str) -> String {
     let line = format!("x509 -in {file}.pem -noout -fingerprint -sha256");
@@ -230,6 +253,55 @@ fn certificates_change_while_connections_stay() {
     });
     assert!(ask(&broker, &servers, Some("client"), "").is_err());
     still();
+}
+
+fn set_mode(broker: &Broker, file: &str, mode: u32) {
+    fs::set_permissions(broker.rig.path(file), Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn a_key_that_others_can_read_is_refused_and_the_broker_goes_on() {
+    let rig = Rig::empty(Setup::Daemon, 1);
+    let servers = Authority::new(&rig, "servers");
+    for file in ["server", "another"] {
+        servers.issue(&rig, file, "IP:127.0.0.1", ALWAYS);
+    }
+    let mut broker = Broker::of(rig, &section("server", ""));
+    let (first, _) = open(&broker, &servers, None).unwrap();
+    let goes_on = |broker: &Broker| {
+        assert_eq!(ask(broker, &servers, None, &broker.token).unwrap(), 404);
+        assert_eq!(open(broker, &servers, None).unwrap().0, first);
+    };
+    // Its token was just made.
+    until("the client is known", PATIENCE, || {
+        let status = ask(&broker, &servers, None, &broker.token);
+        (status.ok()? == 404).then_some(())
+    });
+
+    // The key that is in use.
+    set_mode(&broker, "server.key", 0o644);
+    let daemon = broker.rig.daemon.as_mut().expect("a daemon");
+    daemon.wait_for("chmod 640");
+    let log = daemon.log();
+    let line = log.lines().find(|line| line.contains("chmod 640"));
+    let line = line.expect("a line");
+    assert!(line.contains("server.key"), "{line}");
+    goes_on(&broker);
+
+    // The key of a reload.
+    set_mode(&broker, "another.key", 0o644);
+    let module = broker.rig.config.module.clone();
+    broker.rig.config.module = module.replace("server.", "another.");
+    broker.rig.write_config();
+    let reload = broker.rig.hsmux("reload").fails();
+    reload.says("another.key").says("chmod 640");
+    goes_on(&broker);
+
+    for file in ["server.key", "another.key"] {
+        set_mode(&broker, file, 0o600);
+    }
+    broker.rig.hsmux("reload").ok();
+    other_certificate(&broker, &servers, &first);
 }
 
 /// Waits until new connections are shown another certificate than this one, and answers which.

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::sync::{Mutex, mpsc};
+use std::time::{Duration, Instant};
 
 use crate::backends::{backend, head, in_front_of, mirror};
 use crate::hosts::{connect, say};
@@ -155,6 +156,18 @@ fn an_unread_long_body_does_not_lose_the_answer() {
         assert_eq!(answer.code, Some(0), "{version}: {answer}");
         answer.says(" 400");
     }
+}
+
+/// A file needs no body: after five seconds its answer comes without the rest.
+#[test]
+fn a_body_that_never_comes_delays_the_answer_for_five_seconds() {
+    let gateway = Gateway::with_folder();
+    let begun = Instant::now();
+    let request = "POST /page.txt HTTP/1.1\r\nHost: a.test\r\nContent-Length: 100\r\n\
+                   Connection: close\r\n\r\n";
+    let said = say(&gateway, "a.test", request.as_bytes());
+    assert!(said.starts_with("HTTP/1.1 405 "), "{said}");
+    assert!(begun.elapsed() >= Duration::from_secs(5));
 }
 
 const EARLY: &str =

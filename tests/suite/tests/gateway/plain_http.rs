@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
 
 use hsmux_suite::{Finished, PATIENCE, Run, until};
 use rustix::process::Signal;
@@ -200,6 +201,23 @@ fn slow_clients_are_dropped() {
         assert_eq!(say(&gateway.http, begin.as_bytes()), "");
     }
     refused(&gateway, "slow", 2);
+}
+
+#[test]
+fn a_client_that_stays_after_its_answer_is_dropped() {
+    let gateway = with("idle_timeout = \"1h\"", "acme");
+    let mut stream = TcpStream::connect(&gateway.http).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
+    let begun = Instant::now();
+    let request = b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n";
+    stream.write_all(request).expect("the gateway");
+    let mut said = String::new();
+    stream.read_to_string(&mut said).expect("an answer");
+    assert!(said.contains(" 308 "), "{said}");
+    until("its slot is free", PATIENCE, || {
+        (gateway.metric("hsmux_gateway_connections ") == 0).then_some(())
+    });
+    assert!(begun.elapsed() >= Duration::from_secs(2));
 }
 
 /// Plain HTTP and TLS share the slots.

@@ -44,6 +44,24 @@ fn http2(mut stream: &TcpStream, asked: &AtomicUsize) {
     }
 }
 
+/// `REFUSED_STREAM` (RFC 9113, section 7).
+const REFUSED: [u8; 4] = [0, 0, 0, 7];
+
+/// Refuses each request before it is processed, and counts it.
+fn refuses(mut stream: &TcpStream, asked: &AtomicUsize) {
+    let mut preface = [0; h2::PREFACE.len()];
+    stream.read_exact(&mut preface).expect("a preface");
+    h2::write(&mut stream, h2::SETTINGS, 0, h2::ALL, &[]).expect("settings");
+    let mut id = 1;
+    while let Ok((kind, flags, _)) = h2::read(&mut stream) {
+        if [h2::HEADERS, h2::DATA].contains(&kind) && flags & h2::END != 0 {
+            asked.fetch_add(1, Relaxed);
+            h2::write(&mut stream, h2::RST_STREAM, 0, id, &REFUSED).expect("the gateway");
+            id += 2;
+        }
+    }
+}
+
 /// Opens a connection by a first request, and sends a second one, which is lost with it. Returns the answer to the
 /// second one, and how often it was sent.
 fn lost(gateway: &Gateway, asked: &AtomicUsize, ask: &str) -> (Finished, usize) {
@@ -77,6 +95,18 @@ fn only_safe_requests_are_sent_again() {
             answer.says(" 200");
             assert_eq!(sent, 2, "{scheme} {ask}");
         }
+    }
+}
+
+#[test]
+fn a_safe_request_is_sent_three_times_at_most() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let gateway = in_front_of("h2c", &backend(move |s| refuses(&s, &count)), "");
+    for (ask, sent) in [("", 3), ("--request POST", 1)] {
+        let before = asked.load(Relaxed);
+        gateway.curl("a.test", "/", ask).says(" 502");
+        assert_eq!(asked.load(Relaxed) - before, sent, "{ask}");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use boring::ssl::SslStream;
 use hsmux_suite::{PATIENCE, until};
@@ -202,4 +202,21 @@ fn the_page_of_metrics_is_served_beside_silent_connections() {
         (ended >= 300 - 64).then_some(())
     });
     gateway.curl("a.test", "/page.txt", "").says("a page");
+}
+
+#[test]
+fn a_request_of_the_page_of_metrics_has_ten_seconds() {
+    let gateway = Gateway::with_folder();
+    let begun = Instant::now();
+    let silent = ["", "GET /metrics HTTP/1.1\r\nHost: a"].map(|begin| {
+        let mut stream = TcpStream::connect(&gateway.metrics).expect("a connection");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
+        stream.write_all(begin.as_bytes()).expect("the gateway");
+        stream
+    });
+    for mut stream in silent {
+        stream.read_to_end(&mut Vec::new()).expect("an end");
+        let waited = begun.elapsed();
+        assert!((10..60).contains(&waited.as_secs()), "{waited:?}");
+    }
 }

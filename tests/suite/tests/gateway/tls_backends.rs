@@ -2,13 +2,15 @@
 
 use std::fs;
 use std::io::{BufReader, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
+use std::time::Instant;
 
 use boring::ssl::{NameType, SslAcceptor, SslFiletype, SslMethod, SslRef};
 use hsmux_suite::{Nginx, PATIENCE, Run, until};
 
 use crate::backends::{backend, head, in_front_of};
+use crate::many_backends::log;
 use crate::rig::{BOTH, Gateway};
 
 fn in_front_of_nginx(nginx: &Nginx, roots: &str) -> Gateway {
@@ -103,6 +105,20 @@ fn the_certificate_has_to_match_the_name_in_the_url() {
         let daemon = gateway.rig.daemon.as_ref().expect("a daemon");
         assert!(daemon.log().contains("mismatch"), "{}", daemon.log());
     }
+}
+
+#[test]
+fn a_backend_that_does_no_handshake_is_given_up_after_five_seconds() {
+    // Linux completes connections in its queue.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("an address").to_string();
+    let gateway = in_front_of("https", &address, "backend_timeout = \"1h\"");
+    let begun = Instant::now();
+    gateway.curl("a.test", "/", "").says(" 502");
+    let waited = begun.elapsed();
+    assert!((5..60).contains(&waited.as_secs()), "{waited:?}");
+    let log = log(&gateway);
+    assert!(log.contains("no connection within 5s"), "{log}");
 }
 
 #[test]

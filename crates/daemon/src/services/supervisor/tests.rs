@@ -12,6 +12,7 @@ use serde_json::Map;
 
 use super::super::NODE;
 use super::attend::LOOK;
+use super::state::ServiceInstance;
 use super::*;
 use crate::Daemon;
 
@@ -114,6 +115,26 @@ fn one_that_hangs_in_its_start_is_ended_and_its_sockets_are_closed() {
         thread::sleep(Duration::from_millis(5));
     }
     assert!(begun.elapsed() >= START_WITHIN);
+}
+
+#[test]
+fn beside_four_replaced_processes_no_further_one_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = daemon(folder.path());
+    let supervisor = ServiceSupervisor::start(BROKER, daemon.running(), &program()).unwrap();
+    let service = &supervisor.service;
+    let mut now = service.now.lock();
+    let replaced = ServiceInstance {
+        number: u64::MAX,
+        ends_by: Some(Instant::now() + LOOK),
+        ..now.processes[0].clone()
+    };
+    now.processes.extend([(); 3].map(|()| replaced.clone()));
+    service.check_restart(&now).unwrap();
+    now.processes.push(replaced);
+    let refused = service.check_restart(&now).unwrap_err().to_string();
+    drop(now);
+    assert!(refused.contains("still serve their clients"), "{refused}");
 }
 
 #[test]
