@@ -1,4 +1,4 @@
-"""1.3: memory before login. Nobody of these attackers has a PIN."""
+"""1.3: memory before login, and for calls with too many operations. Only attackers of the latter have a PIN."""
 
 import select
 import struct
@@ -7,11 +7,16 @@ from functools import partial
 
 from common import frames, token_time
 from common.honest import signer
-from common.measure import fails_nothing, keeps_memory, keeps_rate
+from common.measure import Memory, Trial, fails_nothing, keeps_memory, keeps_rate
+from common.pool import POOL_PIN, Pool
 
 NUMBER = "1.3"
 MOST_MB = 200
 RATE = 0.9
+# The most operations in one call: MOST in crates/daemon/src/application_connection.rs.
+OPERATIONS = 64
+# How the daemon refuses more.
+TOO_MANY, CLOSED = "operations in one call", "the daemon has closed the connection"
 
 
 def many_random(length, count=1024):
@@ -26,7 +31,7 @@ def long_list(bytes_wanted, item):
     return struct.pack("<I", len(body)) + body
 
 
-def flood(path, frame, connections, then):
+def flood(path, frame, connections, then, has_pin=False):
     """So many connections send a frame. Then they wait and read nothing ("hold"), read a little at a time and ask
     again ("read"), or break off and come back, 200 times a second ("again")."""
 
@@ -35,7 +40,7 @@ def flood(path, frame, connections, then):
         while not stop.is_set():
             while len(opened) < connections and not stop.is_set():
                 try:
-                    connection = frames.Connection(path, timeout=5)
+                    connection = connect(path, has_pin, timeout=5)
                 except (OSError, frames.Refused):
                     time.sleep(0.05)
                     break
@@ -74,6 +79,13 @@ def flood(path, frame, connections, then):
             return False
 
     return attack
+
+
+def connect(path, has_pin, timeout=60.0):
+    connection = frames.Connection(path, timeout=timeout)
+    if has_pin:
+        connection.call(frames.login(POOL_PIN.encode()))
+    return connection
 
 
 def keeper(path, size):
@@ -115,8 +127,50 @@ def trials(bench):
     ]
     for title, frame, connections, then in bench.choose(variants, 1):
         yield trial(bench, title, partial(flood, frame=frame, connections=connections, then=then))
+    too_many = [
+        ("65 operations in each call, 60 connections with the PIN", many_random(1 << 20, OPERATIONS + 1), 60, "read"),
+        ("2.7 million operations in each call, 4 connections with the PIN", long_list(16 << 20, item), 4, "read"),
+    ]
+    for title, frame, connections, then in bench.choose(too_many, 1):
+        with_pin = partial(flood, frame=frame, connections=connections, then=then, has_pin=True)
+        yield trial(bench, title, with_pin)
+    for title, longest in bench.choose([("answers to calls with too many operations", long_list(16 << 20, item))], 1):
+        yield refusals(bench, title, longest)
     for title, size in bench.choose([("data objects of 1 MiB without login", 1 << 20), ("data objects of 1 KiB", 1 << 10)], 0):
         yield trial(bench, title, partial(keeper, size=size))
+
+
+def refusals(bench, title, longest):
+    """The daemon answers calls with too many operations by an error, or closes the connection."""
+    done = Trial(title)
+    calls = [(f"{count:,}", many_random(1, count), pin) for count in (OPERATIONS + 1, 1024) for pin in (False, True)]
+    with Pool(bench.binaries) as pool:
+        memory = Memory(pool)
+        for count, call, has_pin in [*calls, ("2.7 million", longest, True)]:
+            said = error_of(pool, call, has_pin)
+            who = "with the PIN" if has_pin else "before login"
+            done.check(f"{count} operations {who} are refused", said == CLOSED or TOO_MANY in said, said)
+        said = error_of(pool, many_random(1, OPERATIONS), has_pin=True)
+        done.check(f"{OPERATIONS} operations with the PIN are carried out", said == "", said)
+        memory.ended = True
+        daemon, _ = memory.take()
+        done.check(f"the daemon stays under {MOST_MB} MB", daemon < MOST_MB, f"{daemon:.0f} MB")
+        done.check("the daemon is alive", pool.alive())
+    return done
+
+
+def error_of(pool, call, has_pin):
+    """How the daemon refuses a call; empty if it does not."""
+    connection = connect(pool.socket, has_pin)
+    try:
+        connection.ask(call)
+        return ""
+    except frames.Refused as error:
+        return str(error)
+    except ConnectionError:
+        return CLOSED
+    finally:
+        connection.close()
 
 
 def trial(bench, title, attack):

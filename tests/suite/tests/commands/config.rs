@@ -1,6 +1,7 @@
 //! Which file is the configuration, of commands and of the module.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use hsmux_suite::{MemberConfig, PATIENCE, Program, Rig, Run, Setup, built, until};
@@ -140,6 +141,50 @@ fn a_reload_takes_over_no_file_that_names_what_is_not_there() {
     fs::write(&file, good).unwrap();
     rig.hsmux("reload").ok().says("nothing has changed");
     rig.hsmux("status").ok().never_says("mistakes");
+}
+
+#[test]
+fn a_reload_takes_over_no_pin_file_that_others_can_read() {
+    let mut rig = Rig::empty(Setup::Daemon, 2);
+    rig.start();
+    rig.write_pin("open", "pin-for-all");
+    fs::set_permissions(rig.path("open.pin"), Permissions::from_mode(0o644)).unwrap();
+    let file = rig.path("hsmux.toml");
+    let good = fs::read_to_string(&file).unwrap();
+    for pin in ["\"pool.pin\"", "\"hsm2.pin\""] {
+        let bad = good.replace(pin, "\"open.pin\"");
+        assert_ne!(bad, good, "{pin}");
+        fs::write(&file, bad).unwrap();
+        let reload = rig.hsmux("reload").fails();
+        reload
+            .says("open.pin")
+            .says("every user can read it; run: chmod 600");
+        rig.hsmux("status")
+            .ok()
+            .says("2 of 2 members serve")
+            .says("chmod 600");
+        rig.pkcs11_tool("--list-objects").ok();
+    }
+    fs::write(&file, good).unwrap();
+    rig.hsmux("reload").ok().says("nothing has changed");
+}
+
+/// Who writes the key set of an issuer can log in as anybody.
+#[test]
+fn a_daemon_starts_with_no_key_set_that_others_can_change() {
+    let mut rig = Rig::empty(Setup::Daemon, 1);
+    let file = rig.path("hsmux.toml");
+    let broker = "[broker]\nlisten = [\"127.0.0.1:0\"]\njwt_keys = \"jwks.json\"\n\
+                  jwt_issuer = \"https://login.example\"\njwt_audience = \"hsmux\"\n";
+    let text = fs::read_to_string(&file).unwrap() + broker;
+    fs::write(&file, text).unwrap();
+    fs::write(rig.path("jwks.json"), r#"{"keys":[]}"#).unwrap();
+    fs::set_permissions(rig.path("jwks.json"), Permissions::from_mode(0o666)).unwrap();
+    let refused = rig.hsmux("serve").fails();
+    refused.says("jwks.json").says("run: chmod go-w");
+    fs::set_permissions(rig.path("jwks.json"), Permissions::from_mode(0o644)).unwrap();
+    rig.start_by(rig.hsmux("serve"));
+    rig.stop();
 }
 
 /// A PIN file that is deleted while its member serves, one of the file and one that was added since.

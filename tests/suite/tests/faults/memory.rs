@@ -8,7 +8,7 @@ use crate::fairness::{HONEST, key, rate, shared_by_users, signatures};
 use crate::swarm::User;
 
 /// The most that the daemon may have held at any moment, in KiB.
-const MOST: u64 = 200 << 10;
+pub const MOST: u64 = 200 << 10;
 
 /// Of its rate without the others, another user keeps so much.
 const KEPT: f64 = 0.9;
@@ -102,7 +102,7 @@ fn a_hundred_hostile_connections_cost_little_memory_and_another_user_nothing() {
 }
 
 /// The most that a process has had resident, in KiB (VmHWM, proc(5)).
-fn most_memory(process: u32) -> u64 {
+pub fn most_memory(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).expect("a process");
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
     let number = line.and_then(|line| line.split_whitespace().nth(1));

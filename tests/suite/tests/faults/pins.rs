@@ -1,7 +1,16 @@
 //! PINs are breakers: a PIN that was refused, or whose fate is unknown, is not tried again.
 
-use hsmux_suite::{Caller, PATIENCE, Rig, Setup, StandIn, until};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
+use hsmux_suite::{Caller, PATIENCE, Program, Rig, Setup, StandIn, built, until};
+use hsmux_token::{Kind, Secret};
+use hsmux_wire::{Answer, Call, VERSION};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
+
+use crate::raw::{client, soon};
+use crate::swarm::User;
 
 const PIN_INCORRECT: u64 = 0xa0;
 const FUNCTION_FAILED: u64 = 0x06;
@@ -172,4 +181,96 @@ fn a_low_counter_means_no_attempt() {
             tokens.pins_shown("bad")
         );
     }
+}
+
+fn set_mode(rig: &Rig, file: &str, mode: u32) {
+    fs::set_permissions(rig.path(file), Permissions::from_mode(mode)).unwrap();
+}
+
+/// The worker that comes after one that was killed needs the PIN again.
+#[test]
+fn a_members_pin_file_that_others_can_read_is_refused_at_the_next_login() {
+    let (mut rig, tokens) = two();
+    rig.start();
+    let mut program = Caller::open(&rig);
+    let shown = tokens.pins_shown("bad").len();
+    set_mode(&rig, "bad.pin", 0o644);
+    let check = rig.hsmux("config check").fails();
+    check.says("bad.pin").says("chmod 600");
+    // A member that serves goes on.
+    rig.hsmux("reload").finish();
+    rig.wait_for_members(2);
+    assert_eq!(tokens.pins_shown("bad").len(), shown);
+
+    let worker = Pid::from_raw(rig.workers()[0].cast_signed()).unwrap();
+    kill_process(worker, Signal::KILL).unwrap();
+    let reason = until("the file is refused", PATIENCE, || {
+        let reason = rig.status()["members"][0]["reason"].take();
+        let reason = reason.as_str()?.to_owned();
+        reason.contains("chmod 600").then_some(reason)
+    });
+    assert!(reason.contains("bad.pin"), "{reason}");
+    assert_eq!(rig.members_in("serving"), ["good"]);
+    assert_eq!(tokens.pins_shown("bad").len(), shown);
+    program.ok("sign", json!({}));
+
+    set_mode(&rig, "bad.pin", 0o600);
+    rig.wait_for_members(2);
+    assert!(tokens.pins_shown("bad").len() > shown);
+}
+
+#[test]
+fn a_listeners_pin_file_that_others_can_read_is_refused_at_a_reload() {
+    let (mut rig, _tokens) = two();
+    rig.start();
+    let mut program = Caller::open(&rig);
+    let newcomer = client(&rig, VERSION..=VERSION);
+    let log_in = || {
+        let pin = Secret::new(rig.pin().into_bytes());
+        newcomer.call(Call::Login(pin), soon())
+    };
+    set_mode(&rig, "pool.pin", 0o644);
+    let check = rig.hsmux("config check").fails();
+    check.says("pool.pin").says("chmod 600");
+    rig.hsmux("reload").ok().says("nobody can log in");
+    let refused = log_in().expect_err("every user can read the PIN");
+    let refused = refused.to_string();
+    assert!(refused.contains("pool.pin"), "{refused}");
+    assert!(refused.contains("chmod 600"), "{refused}");
+    // Programs that have logged in go on.
+    rig.wait_for_members(2);
+    program.ok("sign", json!({}));
+
+    set_mode(&rig, "pool.pin", 0o600);
+    rig.hsmux("reload").ok();
+    log_in().expect("nobody else can read it");
+    program.ok("sign", json!({}));
+}
+
+#[test]
+fn subordinate_ids_of_a_user_have_the_tries_of_one_user() {
+    const SUBORDINATE: u32 = 300_000;
+    let mut rig = Rig::prepare(Setup::Daemon, 0);
+    rig.stand_in("vendor", &["good"]);
+    rig.write_config();
+    fs::write(rig.path("subuid"), format!("alice:{SUBORDINATE}:65536\n")).unwrap();
+    let serve = rig.run("unshare").args("--mount sh -c");
+    let serve = serve.arg("mount --bind subuid /etc/subuid && exec \"$@\" serve");
+    rig.start_by(serve.arg("sh").arg(built(Program::Hsmux)));
+    for (path, mode) in [("", 0o755), ("hsmux.sock", 0o666)] {
+        fs::set_permissions(rig.path(path), Permissions::from_mode(mode)).unwrap();
+    }
+    let refusal = |uid: u32| {
+        let mut user = User::connect(&rig.path("hsmux.sock"), uid);
+        match user.ask(&Call::Login(Secret::new(b"not-the-pin".to_vec()))) {
+            Answer::Failed(error) => error.kind(),
+            answer => panic!("{answer:?}"),
+        }
+    };
+    let refusals: Vec<_> = (1..=8).map(|id| refusal(SUBORDINATE + id)).collect();
+    assert_ne!(refusals[0], Kind::PinThrottled);
+    assert!(refusals.contains(&Kind::PinThrottled), "{refusals:?}");
+    // Whoever has no subordinate id goes on.
+    User::log_in(&rig, 20_002);
+    rig.stop();
 }

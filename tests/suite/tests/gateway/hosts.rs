@@ -191,6 +191,13 @@ fn silent_http2(mut stream: TcpStream) {
     let _ = stream.read_to_end(&mut Vec::new());
 }
 
+/// Bodies in chunks, of which one is malformed.
+const MALFORMED: [&str; 3] = [
+    "5\r\nhello\r\nxyz\r\n",
+    "zz\r\n",
+    "5\r\nhelloworld\r\n0\r\n\r\n",
+];
+
 #[test]
 fn a_malformed_chunk_gives_400() {
     // A back end that answered at once might be faster than the error.
@@ -199,11 +206,7 @@ fn a_malformed_chunk_gives_400() {
         let gateway = in_front_of(scheme, &address, "");
         let chunked =
             "POST /private HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n";
-        for body in [
-            "5\r\nhello\r\nxyz\r\n",
-            "zz\r\n",
-            "5\r\nhelloworld\r\n0\r\n\r\n",
-        ] {
+        for body in MALFORMED {
             let request = format!("{chunked}{body}");
             let said = say(&gateway, "a.test", request.as_bytes());
             assert!(
@@ -212,5 +215,27 @@ fn a_malformed_chunk_gives_400() {
             );
         }
         assert_eq!(gateway.metric("hsmux_gateway_backend_up"), 1);
+    }
+}
+
+/// A request behind the chunk is not answered, because nobody knows where it begins.
+#[test]
+fn a_folder_answers_a_malformed_chunk_with_400_and_closes() {
+    let gateway = Gateway::with_folder();
+    for method in ["GET", "POST"] {
+        let head = format!("{method} /page.txt HTTP/1.1\r\nHost: a.test\r\n");
+        let ask = |body: &str| {
+            let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n{body}");
+            let behind = "GET /page.txt HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
+            say(&gateway, "a.test", format!("{chunked}{behind}").as_bytes())
+        };
+        let good = ask("5\r\nhello\r\n0\r\n\r\n");
+        assert_eq!(good.matches("HTTP/1.1 ").count(), 2, "{method}: {good}");
+        for body in MALFORMED {
+            let said = ask(body);
+            let answers = said.matches("HTTP/1.1 ").count();
+            let is_400 = said.starts_with("HTTP/1.1 400 ");
+            assert!(is_400 && answers == 1, "{method}, {body}: {said}");
+        }
     }
 }

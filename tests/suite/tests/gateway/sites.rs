@@ -1,10 +1,15 @@
 //! Names, folders, client certificates, and reloads of sites.
 
 use std::fs;
+use std::io::{BufReader, Write};
+use std::net::TcpStream;
 
+use boring::ssl::SslStream;
 use hsmux_suite::{PATIENCE, until};
 
+use crate::backends::{backend, mirror, request};
 use crate::balancer::Client;
+use crate::hosts::connect;
 use crate::rig::{BOTH, FOLDER, Gateway, certify, configure};
 
 /// Two sites, without one for other names.
@@ -292,6 +297,35 @@ fn a_reload_leaves_open_connections_as_they_are() {
     let misdirected = client.ask_for("b.test");
     assert_eq!(misdirected, "this connection is for another site\n");
     client.ask();
+}
+
+/// Whether the back end answers one more request on an open connection.
+fn is_answered(stream: &mut BufReader<SslStream<TcpStream>>) -> bool {
+    let ask = b"GET /private HTTP/1.1\r\nHost: a.test\r\n\r\n";
+    let sent = stream.get_mut().write_all(ask);
+    sent.is_ok() && request(stream).contains("get /private ")
+}
+
+#[test]
+fn a_reload_that_requires_client_certificates_counts_for_open_connections() {
+    let rig = Gateway::prepare();
+    certify(&rig, "client", "ec", 30);
+    let site = format!("[[site]]\n{BOTH}\nbackend = \"http://{}\"", backend(mirror));
+    let mut gateway = Gateway::start(rig, "", &site);
+    let mut stream = BufReader::new(connect(&gateway, "a.test", "http/1.1"));
+    for _ in 0..2 {
+        assert!(is_answered(&mut stream));
+    }
+    let guarded = format!("{site}\nclient_ca = \"client.pem\"");
+    configure(&mut gateway.rig, "", &guarded);
+    gateway.rig.reload();
+    until("new connections need a certificate", PATIENCE, || {
+        let said = gateway.curl("a.test", "/private", "");
+        (!said.out.contains("get /private ")).then_some(())
+    });
+    until("the open one is answered no more", PATIENCE, || {
+        (!is_answered(&mut stream)).then_some(())
+    });
 }
 
 #[test]

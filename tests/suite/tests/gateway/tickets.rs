@@ -5,7 +5,7 @@ use std::fs;
 use hsmux_suite::{PATIENCE, Rig, Run, until};
 
 use crate::balancer::{self, Cluster};
-use crate::rig::{ASK, BOTH, FOLDER, Gateway};
+use crate::rig::{ASK, BOTH, FOLDER, Gateway, certify, configure};
 
 const VERSIONS: [&str; 2] = ["-tls1_3", "-tls1_2"];
 const SHARED: &str = "ticket_secret = \"tickets.secret\"";
@@ -132,6 +132,69 @@ fn a_new_secret_ends_old_sessions() {
     assert!(resumes(&gateway, &gateway.rig, "-tls1_3"));
 }
 
+/// Clients of `c.test` need a certificate.
+#[test]
+fn a_session_of_one_site_is_not_resumed_at_another() {
+    let guarded = "client_ca = \"client.pem\"";
+    let sites = [("a.test", ""), ("b.test", ""), ("c.test", guarded)]
+        .map(|(name, more)| format!("[[site]]\nnames = [\"{name}\"]\n{BOTH}\n{more}\n{FOLDER}\n"));
+    for lines in ["", SHARED] {
+        let rig = Gateway::prepare();
+        certify(&rig, "client", "ec", 30);
+        share(&rig, "a");
+        let gateway = Gateway::start(rig, lines, &sites.concat());
+        let ask = |version: &str, name: &str, options: &str| {
+            let request = ASK.replace("a.test", name);
+            gateway.s_client(&format!("{version} -servername {name} {options}"), &request)
+        };
+        let (own, key) = (gateway.rig.path("client.pem"), gateway.rig.keys.file("ec"));
+        let certificate = format!("-cert {} -key {}", own.display(), key.display());
+        for version in VERSIONS {
+            let said = ask(version, "c.test", &certificate);
+            assert!(said.contains("a page"), "{lines} {version}: {said}");
+            let said = ask(version, "a.test", "-sess_out session");
+            assert!(said.contains("New, TLSv1"), "{lines} {version}: {said}");
+            for (name, served, resumed) in [
+                ("a.test", true, true),
+                ("b.test", true, false),
+                ("c.test", false, false),
+            ] {
+                let said = ask(version, name, "-sess_in session");
+                let found = (said.contains("a page"), said.contains("Reused, TLSv1"));
+                assert_eq!(found, (served, resumed), "{lines} {version} {name}: {said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_session_from_before_certificates_were_required_is_not_resumed() {
+    let rig = Gateway::prepare();
+    certify(&rig, "client", "ec", 30);
+    let mut gateway = Gateway::start(rig, "", &site());
+    let versions = ["tls1_3", "tls1_2"];
+    let ask = |gateway: &Gateway, options: &str| gateway.s_client(options, ASK);
+    for version in versions {
+        let session = format!("-{version} -sess_out {version}.session");
+        let said = ask(&gateway, &session);
+        assert!(said.contains("a page"), "{said}");
+        let said = ask(&gateway, &session.replace("_out", "_in"));
+        assert!(said.contains("Reused, TLSv1"), "{said}");
+    }
+    let guarded = format!("[[site]]\n{BOTH}\nclient_ca = \"client.pem\"\n{FOLDER}");
+    configure(&mut gateway.rig, "", &guarded);
+    gateway.rig.reload();
+    until("certificates are required", PATIENCE, || {
+        let said = ask(&gateway, "-tls1_3");
+        (!said.contains("a page")).then_some(())
+    });
+    for version in versions {
+        let said = ask(&gateway, &format!("-{version} -sess_in {version}.session"));
+        let found = said.contains("a page") || said.contains("Reused, TLSv1");
+        assert!(!found, "{said}");
+    }
+}
+
 /// The secret never leaves the tokens. A host with the same keys in its tokens has the same secret.
 #[test]
 fn a_key_of_the_pool_outlives_a_restart() {
@@ -170,7 +233,7 @@ fn an_invalid_secret_is_refused_at_the_start() {
         let file = rig.path("tickets.secret");
         fs::write(&file, secret).expect("a secret");
         Run::new("chmod").arg(mode).arg(&file).ok();
-        crate::rig::configure(&mut rig, SHARED, &site());
+        configure(&mut rig, SHARED, &site());
         rig.write_config();
         let said = rig.hsmux("gateway").fails();
         said.says("tickets.secret").says(message);
