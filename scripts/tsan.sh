@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests of wire and pool under the thread sanitizer, with a rebuilt standard library, since uninstrumented
-# locks
-# look like races. Tests that load SoftHSM are excluded, because it is not instrumented.
+# locks look like races. Tests that load SoftHSM are excluded, because it is not instrumented.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,11 +19,8 @@ export RUSTFLAGS="-Zsanitizer=thread"
 export TSAN_OPTIONS="suppressions=$PWD/scripts/tsan.supp ${TSAN_OPTIONS:-}"
 tsan() { cargo +nightly test --locked -Zbuild-std --target "$target" "$@"; }
 
-# Its work is short enough for direct connections only without the sanitizer.
-too_slow=a_worker_that_is_compared_with_a_fresh_one_serves_no_program_itself
-
 wire() { tsan -p hsmux-wire --lib --tests; }
-pool() { tsan -p hsmux-pool --lib --test pool -- --skip "$too_slow"; }
+pool() { tsan -p hsmux-pool --lib --test pool; }
 
 case ${1:-all} in
 wire) wire ;;

@@ -36,6 +36,15 @@ impl Context {
         hsmux_config::load(&self.file()).map_err(|mistakes| wrong(&mistakes))
     }
 
+    /// The same for the daemon: other users can change none of the files that decide who is trusted.
+    pub fn load_to_serve(&self) -> anyhow::Result<Config> {
+        let config = self.load()?;
+        match hsmux_config::untrusted_files(&config) {
+            mistakes if mistakes.is_empty() => Ok(config),
+            mistakes => Err(wrong(&mistakes)),
+        }
+    }
+
     /// Reads the configuration as far as possible, for commands that a running daemon serves:
     /// the daemon keeps its last valid configuration.
     pub fn draft(&self) -> anyhow::Result<Draft> {

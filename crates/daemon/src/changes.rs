@@ -14,15 +14,6 @@ pub fn load(file: &Path) -> Result<Config> {
     hsmux_config::load(file).map_err(|mistakes| refused(&mistakes))
 }
 
-/// The same for a daemon that starts: other users can change none of the files that decide who is trusted.
-pub fn load_to_start(file: &Path) -> Result<Config> {
-    let config = load(file)?;
-    match hsmux_config::untrusted_files(&config) {
-        mistakes if mistakes.is_empty() => Ok(config),
-        mistakes => Err(refused(&mistakes)),
-    }
-}
-
 /// The same for a daemon that runs: what the file names has to be there, unless that is missing already. The other
 /// answer is what is wrong with sites, which the gateway goes on without.
 pub fn load_to_replace(running: &Config, file: &Path) -> Result<(Config, Vec<Mistake>)> {

@@ -22,7 +22,7 @@ use signal_hook::low_level::signal_name;
 
 use crate::admin::{AdminRequest, until_settled};
 use crate::audit::{self, Who};
-use crate::changes::{self, load, load_to_replace, load_to_start};
+use crate::changes::{self, load, load_to_replace};
 use crate::dkek::DkekReplicator;
 use crate::hot_plug::HotPlug;
 use crate::lock::StateLock;
@@ -82,7 +82,7 @@ impl Daemon {
     /// Reads the configuration, starts the pool, listens. Blocks until each member was tried once,
     /// but for three seconds at most; a member that does not come is no error.
     pub fn start(file: &Path) -> Result<Self> {
-        let config = load_to_start(file)?;
+        let config = load(file)?;
         // A user's share of the files is to leave some for others and for workers.
         tcp_listener::files();
         let seats = hsmux_worker::worker_seats(&config, &members::worker(&config)?);

@@ -15,12 +15,12 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::sleep;
 
 use crate::activity::Activity;
+use crate::client_chain::ClientChain;
 use crate::file_budget::FileBudget;
 use crate::memory::MemoryBudget;
 use crate::metrics::{GaugeGuard, Metrics};
 use crate::phase::{Phase, Phases};
 use crate::reservation::ConnectionSlot;
-use crate::revocation::ClientChain;
 use crate::signatures::Signatures;
 use crate::sites::Sites;
 use crate::source::SourceSlots;
@@ -36,7 +36,8 @@ pub struct AppState {
     pub access_log: Arc<AccessLog>,
     pub signatures: Arc<Signatures>,
     pub sites: Arc<ArcSwap<Sites>>,
-    /// Notified when the sites have changed or a list of revoked certificates has expired.
+    /// Notified when sites were read again from a changed configuration or changed files, and when a list of revoked
+    /// certificates has expired.
     pub changes: watch::Sender<()>,
     pub front: SslContext,
     /// The first port that listens for TLS.
@@ -72,7 +73,7 @@ pub struct ConnectionGuard {
     _counted: GaugeGuard,
     _slot: ConnectionSlot,
     pub activity: Arc<Activity>,
-    /// The client's certificate, if it has presented one.
+    /// The client's certificates. Unset until the handshake has ended.
     pub client_chain: OnceLock<ClientChain>,
 }
 
@@ -86,7 +87,7 @@ impl ConnectionGuard {
         }
     }
 
-    /// Returns once the client's certificate is no longer accepted; never, if there is none.
+    /// Returns once the site no longer accepts the client.
     pub async fn until_refused(&self, app: &AppState) {
         match self.client_chain.get() {
             Some(client_chain) => client_chain.until_refused(app).await,

@@ -17,9 +17,9 @@ use tokio_io_timeout::TimeoutStream;
 use crate::acceptor::Accepted;
 use crate::access::AccessClient;
 use crate::app_state::AppState;
+use crate::client_chain::ClientChain;
 use crate::metrics::RefusalReason;
 use crate::reservation::HandshakeSlot;
-use crate::revocation::ClientChain;
 use crate::signer::{HandshakeProgress, PROGRESS};
 use crate::sites::ServedSite;
 use crate::socket::{HangupWatch, Socket};
@@ -52,6 +52,7 @@ pub async fn serve(
     slot: HandshakeSlot,
 ) -> Result<(), RefusalReason> {
     let guard = Arc::clone(&accepted.guard);
+    let changes = app.changes.subscribe();
     let shaken = {
         let _slot = slot;
         let _held = app.metrics.handshaking();
@@ -61,10 +62,9 @@ pub async fn serve(
         }
     };
     let client = shaken?;
-    let site = &client.served.site.names[0];
-    if let Some(client_chain) = ClientChain::of(client.stream.get_ref().ssl(), site) {
-        let _ = guard.client_chain.set(client_chain);
-    }
+    let ssl = client.stream.get_ref().ssl();
+    let client_chain = ClientChain::new(ssl, &client.served, changes);
+    let _ = guard.client_chain.set(client_chain);
     let served = async {
         if matches!(client.served.site.backends, SiteBackends::Tcp(..)) {
             guard.activity.mark_busy();
@@ -74,8 +74,10 @@ pub async fn serve(
         Ok(())
     };
     tokio::select! {
-        served = served => served,
+        biased;
+        // First, so that no request is served after a change that refuses its client.
         () = guard.until_refused(app) => Ok(()),
+        served = served => served,
     }
 }
 

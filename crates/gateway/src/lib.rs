@@ -16,6 +16,7 @@
 //! | `sites`, `tls` | the site and the certificate that a client gets |
 //! | `certificate`, `algorithm` | certificates with their keys, and what these can sign |
 //! | `memory` | memory budget of all connections |
+//! | `client_chain`, `client_roots` | certificates of clients, and the roots that they lead to |
 //! | `revocation` | revoked certificates of clients |
 //! | `lifetime` | expiry of certificates |
 //! | `signer` | private keys of the pool, for BoringSSL |
@@ -42,6 +43,8 @@ mod app_state;
 mod backend;
 pub mod balancer;
 mod certificate;
+mod client_chain;
+mod client_roots;
 mod connection;
 mod fair_queue;
 mod file_budget;

@@ -1,5 +1,6 @@
 //! Reloads the sites when their certificates, their keys or the configuration change, and warns of what has expired.
-//! Open connections stay as they are; new handshakes use the new sites.
+//! New handshakes use the new sites. Open connections keep their settings, but their clients' certificates are checked
+//! again.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,6 +22,8 @@ pub struct SiteWatcher {
     reported: ReportedExpiries,
     /// Expired lists of revoked certificates that were logged.
     expired: Vec<PathBuf>,
+    /// A site could not be read the last time.
+    has_failed: bool,
 }
 
 /// Versions of what the sites were made from.
@@ -44,6 +47,7 @@ impl SiteWatcher {
             versions: SiteVersions::now(section, pool, &Sites::default()),
             reported: ReportedExpiries::default(),
             expired: Vec::new(),
+            has_failed: false,
         }
     }
 
@@ -122,7 +126,11 @@ impl SiteWatcher {
         let (sites, failed) = reader.read_again(&before);
         sites.start_checks(&app.files);
         app.sites.store(Arc::new(sites));
-        app.changes.send_replace(());
+        // This wakes every connection. A change of the pool alone changes no client_ca, unless a site had failed.
+        if is_reload || self.has_failed {
+            app.changes.send_replace(());
+        }
+        self.has_failed = !failed.is_empty();
         for FailedSite { name, error } in &failed {
             tracing::warn!(%error, "the site {name} is not read again: it is served as before, or not at all");
         }

@@ -17,6 +17,7 @@ use hyper::header::HeaderValue;
 use crate::algorithm::Ability;
 use crate::backend::Backends;
 use crate::certificate::{CertificateKey, Credential};
+use crate::client_roots::ClientRoots;
 use crate::file_budget::FileBudget;
 use crate::lifetime::Lifetime;
 use crate::metrics::Metrics;
@@ -32,6 +33,8 @@ pub struct ServedSite {
     pub backends: Arc<Backends>,
     /// EC first. Empty: none of its certificates exists yet.
     contexts: Vec<CertificateContext>,
+    /// Roots of client certificates, if the site asks for them.
+    pub client_roots: Option<Arc<ClientRoots>>,
     /// Lists of revoked client certificates.
     pub revocation: Option<Arc<Revocation>>,
     /// The field that tells browsers to use TLS only (RFC 6797), if configured.
@@ -112,13 +115,19 @@ impl SiteReader<'_> {
         let pool = self.signatures.pool();
         let tickets = Resumption::of(section, self.tickets);
         let earlier = before.by_name.get(&site.names[0]);
+        let clients = site.clients.as_ref();
+        let roots = earlier.and_then(|served| served.client_roots.as_ref());
+        let client_roots = clients.map(|clients| ClientRoots::read(clients, roots));
+        let client_roots = client_roots.transpose()?;
         let lists = earlier.and_then(|served| served.revocation.as_deref());
+        let revocation = revocation::read(clients, client_roots.as_deref(), lists)?;
         let hsts = (site.hsts > 0)
             .then(|| HeaderValue::from_str(&format!("max-age={}", site.hsts)).ok())
             .flatten();
         let mut served = ServedSite {
             backends: before.backends(site)?,
-            revocation: revocation::read(site.clients.as_ref(), lists)?,
+            client_roots,
+            revocation,
             site: site.clone(),
             contexts: Vec::new(),
             hsts,
@@ -157,7 +166,14 @@ impl SiteReader<'_> {
                 patience: section.sign_timeout,
                 metrics: Arc::clone(self.metrics),
             };
-            let context = CertificateContext::new(site, &credential, ability, tickets, signer)?;
+            let context = CertificateContext::new(
+                site,
+                &credential,
+                ability,
+                tickets,
+                served.client_roots.as_deref(),
+                signer,
+            )?;
             served.contexts.push(context);
         }
         served.contexts.sort_by_key(|context| !context.is_ec());
@@ -227,6 +243,17 @@ impl Sites {
     pub fn find(&self, name: Option<&str>) -> Option<Arc<ServedSite>> {
         let mut names = names_for(name);
         names.find_map(|name| self.by_name.get(&*name).cloned())
+    }
+
+    /// The sites that serve these names now, each once.
+    pub fn serving(&self, names: &[String]) -> Vec<Arc<ServedSite>> {
+        let mut serving: Vec<Arc<ServedSite>> = Vec::new();
+        for served in names.iter().filter_map(|name| self.find(Some(name))) {
+            if !serving.iter().any(|other| Arc::ptr_eq(other, &served)) {
+                serving.push(served);
+            }
+        }
+        serving
     }
 
     /// Whether a host belongs to the site of a connection. The names are those of the time when the connection was

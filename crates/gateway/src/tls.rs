@@ -10,14 +10,14 @@ use boring::ssl::{
     SslContext, SslContextBuilder, SslMethod, SslOptions, SslRef, SslSessionCacheMode,
     SslVerifyMode, SslVersion, select_next_proto,
 };
-use boring::x509::store::X509StoreBuilder;
 use boring::x509::{X509StoreContextRef, X509VerifyError};
 use hsmux_config::{Clients, GatewaySection, Site, SiteBackends};
 use hsmux_software::revocation::{Revocation, RevocationError};
 use hsmux_token::Result;
 
 use crate::algorithm::Ability;
-use crate::certificate::{CertificateKey, Credential, chain, wrong};
+use crate::certificate::{CertificateKey, Credential, wrong};
+use crate::client_roots::ClientRoots;
 use crate::revocation;
 use crate::signer::{PROGRESS, Signer};
 use crate::sites::{ServedSite, Sites};
@@ -141,12 +141,14 @@ pub fn builder(tickets: Resumption<'_>) -> Result<SslContextBuilder, ErrorStack>
 }
 
 impl CertificateContext {
-    /// A certificate of a site. `signer` makes a signer for a key of the pool.
+    /// A certificate of a site. `roots` are those of client certificates, and `signer` makes a signer for a key of the
+    /// pool.
     pub fn new(
         site: &Site,
         credential: &Credential,
         ability: Ability,
         tickets: Resumption<'_>,
+        roots: Option<&ClientRoots>,
         signer: impl FnOnce(hsmux_token::ObjectId) -> Signer,
     ) -> Result<Self> {
         let named = |e: ErrorStack| wrong(&credential.name, e);
@@ -163,8 +165,8 @@ impl CertificateContext {
         if let Some(signer) = signer.clone() {
             context.set_async_private_key_method(signer);
         }
-        if let Some(clients) = &site.clients {
-            set_up_client_ca(&mut context, clients)?;
+        if let Some(roots) = roots {
+            roots.apply(&mut context).map_err(named)?;
         }
         let curve = ability.ec.then(|| match credential.public.bits() {
             256 => P256,
@@ -297,17 +299,5 @@ fn set_up_certificate(
     context.set_alpn_select_callback(move |_, offered| {
         select_next_proto(protocols, offered).ok_or(AlpnError::ALERT_FATAL)
     });
-    Ok(())
-}
-
-fn set_up_client_ca(context: &mut SslContextBuilder, clients: &Clients) -> Result<()> {
-    let file = clients.roots.display();
-    let named = |e: ErrorStack| wrong(&file, e);
-    let mut store = X509StoreBuilder::new().map_err(named)?;
-    for root in chain(&clients.roots)? {
-        context.add_client_ca(&root).map_err(named)?;
-        store.add_cert(&root).map_err(named)?;
-    }
-    context.set_cert_store_builder(store);
     Ok(())
 }

@@ -40,7 +40,7 @@ impl Serve {
         self.start_log()?;
         hsmux_worker::allow_locked_memory();
         // Checked here, so that a mistake gets its own exit code.
-        context.load()?;
+        context.load_to_serve()?;
         let file = std::path::absolute(context.file())?;
         let daemon = self.start(&file).map_err(advised)?;
         daemon.run()?;

@@ -181,9 +181,12 @@ fn a_daemon_starts_with_no_key_set_that_others_can_change() {
     fs::write(rig.path("jwks.json"), r#"{"keys":[]}"#).unwrap();
     fs::set_permissions(rig.path("jwks.json"), Permissions::from_mode(0o666)).unwrap();
     let refused = rig.hsmux("serve").fails();
+    assert_eq!(refused.code, Some(2));
     refused.says("jwks.json").says("run: chmod go-w");
     fs::set_permissions(rig.path("jwks.json"), Permissions::from_mode(0o644)).unwrap();
     rig.start_by(rig.hsmux("serve"));
+    let serves = |rig: &Rig| rig.daemon.as_ref()?.log().contains("the daemon serves").then_some(());
+    until("the daemon serves", PATIENCE, || serves(&rig));
     rig.stop();
 }
 

@@ -1,0 +1,178 @@
+//! The certificates of an open connection's client. They are checked again when the sites have changed.
+
+use std::future::pending;
+use std::sync::Arc;
+
+use boring::ssl::SslRef;
+use boring::x509::X509Ref;
+use hsmux_software::revocation::{Revocation, RevocationError};
+use tokio::sync::watch;
+
+use crate::app_state::AppState;
+use crate::client_roots::ClientRoots;
+use crate::revocation;
+use crate::sites::{ServedSite, Sites};
+
+/// A client after its handshake.
+pub struct ClientChain {
+    /// Its site, as it was at the handshake.
+    served: Arc<ServedSite>,
+    /// The certificates that it has presented, its own first (DER). Empty: none.
+    chain: Vec<Vec<u8>>,
+    /// Changes of the sites since the handshake began.
+    changes: watch::Receiver<()>,
+}
+
+/// The reason why a site no longer accepts a client.
+#[derive(Debug)]
+enum ClientRefusal {
+    /// The client has presented no certificate, and the site requires one.
+    NoCertificate,
+    /// The certificate does not lead to `client_ca`.
+    Untrusted(String),
+    /// The certificate is revoked, or its list has expired.
+    Revoked(RevocationError),
+}
+
+impl ClientChain {
+    /// The client of a connection. Subscribe to `changes` before the handshake, which reads the sites. Then no change
+    /// is missed.
+    pub fn new(ssl: &SslRef, served: &Arc<ServedSite>, changes: watch::Receiver<()>) -> Self {
+        Self {
+            served: Arc::clone(served),
+            chain: presented(ssl).unwrap_or_default(),
+            changes,
+        }
+    }
+
+    /// Returns once the site no longer accepts the client.
+    pub async fn until_refused(&self, app: &AppState) {
+        let mut changes = self.changes.clone();
+        let mut verified = self.served.client_roots.clone();
+        while changes.changed().await.is_ok() {
+            let Err(why) = self.check(&app.sites.load(), &mut verified) else {
+                continue;
+            };
+            match why {
+                // One reload may end all connections of a site.
+                ClientRefusal::NoCertificate => {
+                    tracing::debug!("a client's connection is ended: it has no certificate");
+                }
+                ClientRefusal::Untrusted(why) => tracing::warn!(
+                    "a client's connection is ended: its certificate does not lead to client_ca: {why}"
+                ),
+                ClientRefusal::Revoked(why) => {
+                    tracing::warn!("a client's connection is ended: {why}");
+                }
+            }
+            return;
+        }
+        pending().await
+    }
+
+    /// Checks the client for all names of its site, because HTTP may use the connection for each of them.
+    fn check(
+        &self,
+        sites: &Sites,
+        verified: &mut Option<Arc<ClientRoots>>,
+    ) -> Result<(), ClientRefusal> {
+        for served in sites.serving(&self.served.site.names) {
+            let (Some(clients), Some(roots)) = (&served.site.clients, &served.client_roots) else {
+                continue;
+            };
+            let lists = served.revocation.as_deref();
+            accept(&self.chain, clients.required, roots, lists, verified)?;
+        }
+        Ok(())
+    }
+}
+
+/// The certificates that a client has presented, its own first (DER). `None`: none that can be read.
+fn presented(ssl: &SslRef) -> Option<Vec<Vec<u8>>> {
+    let own = ssl.peer_certificate()?;
+    let others = ssl.peer_cert_chain().into_iter().flatten();
+    let others = others.map(X509Ref::to_der);
+    let chain = std::iter::once(own.to_der()).chain(others);
+    chain.collect::<Result<_, _>>().ok()
+}
+
+/// Checks a client's certificates against a site's roots and lists. `verified` are the roots that the certificates were
+/// last verified against.
+fn accept(
+    chain: &[Vec<u8>],
+    is_required: bool,
+    roots: &Arc<ClientRoots>,
+    lists: Option<&Revocation>,
+    verified: &mut Option<Arc<ClientRoots>>,
+) -> Result<(), ClientRefusal> {
+    let Some((own, others)) = chain.split_first() else {
+        return if is_required {
+            Err(ClientRefusal::NoCertificate)
+        } else {
+            Ok(())
+        };
+    };
+    if verified
+        .as_ref()
+        .is_none_or(|last| !Arc::ptr_eq(last, roots))
+    {
+        let trusted = roots.verify(own, others);
+        trusted.map_err(ClientRefusal::Untrusted)?;
+        *verified = Some(Arc::clone(roots));
+    }
+    let judged = lists.map_or(Ok(()), |lists| revocation::check_encoded(lists, chain));
+    judged.map_err(ClientRefusal::Revoked)
+}
+
+#[cfg(test)]
+mod tests {
+    use boring::x509::X509;
+    use rcgen::generate_simple_self_signed;
+
+    use super::*;
+
+    /// A client's certificate that is its own root (DER).
+    fn certificate() -> Vec<u8> {
+        let made = generate_simple_self_signed(["client.test".to_owned()]).unwrap();
+        made.cert.der().to_vec()
+    }
+
+    fn roots(certificates: &[&Vec<u8>]) -> Arc<ClientRoots> {
+        let certificates = certificates.iter().map(|der| X509::from_der(der).unwrap());
+        Arc::new(ClientRoots::of(certificates.collect()).unwrap())
+    }
+
+    #[test]
+    fn a_client_without_a_certificate_is_refused_if_one_is_required() {
+        let roots = roots(&[&certificate()]);
+        assert!(accept(&[], false, &roots, None, &mut None).is_ok());
+        let refused = accept(&[], true, &roots, None, &mut None);
+        assert!(matches!(refused, Err(ClientRefusal::NoCertificate)));
+    }
+
+    #[test]
+    fn a_certificate_has_to_lead_to_the_roots_of_now() {
+        let (own, other) = (certificate(), certificate());
+        let chain = [own.clone()];
+        let at_handshake = roots(&[&own]);
+        let mut verified = Some(Arc::clone(&at_handshake));
+        // An added root ends nothing.
+        let both = roots(&[&other, &own]);
+        assert!(accept(&chain, true, &both, None, &mut verified).is_ok());
+        assert!(verified.as_ref().is_some_and(|it| Arc::ptr_eq(it, &both)));
+        for is_required in [true, false] {
+            let refused = accept(&chain, is_required, &roots(&[&other]), None, &mut verified);
+            assert!(matches!(refused, Err(ClientRefusal::Untrusted(_))));
+        }
+        assert!(accept(&chain, true, &at_handshake, None, &mut verified).is_ok());
+    }
+
+    #[test]
+    fn a_certificate_is_verified_again_only_against_other_roots() {
+        let stranger = [certificate()];
+        let same = roots(&[&certificate()]);
+        let mut verified = Some(Arc::clone(&same));
+        assert!(accept(&stranger, true, &same, None, &mut verified).is_ok());
+        assert!(accept(&stranger, true, &same, None, &mut None).is_err());
+    }
+}
