@@ -110,7 +110,9 @@ fn daemons_user(config: &Config) -> Option<u32> {
 
 /// The owner of the state folder: the daemon's user.
 fn state_owner(config: &Config) -> Option<u32> {
-    std::fs::metadata(&config.state).ok().map(|folder| folder.uid())
+    std::fs::metadata(&config.state)
+        .ok()
+        .map(|folder| folder.uid())
 }
 
 struct Findings<'a> {

@@ -156,8 +156,7 @@ impl OpenListeners {
 
     /// True if every listener refuses C_Login, because it cannot read its PIN.
     pub fn nobody_can_log_in(&self) -> bool {
-        let refuses =
-            |open: &OpenListener| error_of_login(&open.service.settings.load()).is_some();
+        let refuses = |open: &OpenListener| error_of_login(&open.service.settings.load()).is_some();
         self.applications.lock().iter().all(refuses)
     }
 

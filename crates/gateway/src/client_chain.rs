@@ -67,7 +67,7 @@ impl ClientChain {
             }
             return;
         }
-        pending().await
+        pending::<()>().await;
     }
 
     /// Checks the client for all names of its site, because HTTP may use the connection for each of them.

@@ -162,6 +162,9 @@ mod tests {
         text += "bob:200000:65536\n";
         std::fs::write(&file, text).unwrap();
         let ranges = ranges(&Mutex::new(None), &file).unwrap();
-        assert_eq!((ranges.account(100_007), ranges.account(200_007)), (100_000, 200_007));
+        assert_eq!(
+            (ranges.account(100_007), ranges.account(200_007)),
+            (100_000, 200_007)
+        );
     }
 }

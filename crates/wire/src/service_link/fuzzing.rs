@@ -56,7 +56,9 @@ impl FuzzedLink {
 
     /// The packet of this message of a service.
     pub fn of_service(&self, message: FromService) -> Vec<u8> {
-        self.service.report(message).expect("a message that was read");
+        self.service
+            .report(message)
+            .expect("a message that was read");
         packet(&self.daemon)
     }
 

@@ -39,10 +39,18 @@ pub fn packets() {
         all.push((how, link.of_daemon(&message)));
     }
     for (at, (how, packet)) in all.iter().enumerate() {
-        write("service_packets", &format!("packet-{at}"), after(*how, packet));
+        write(
+            "service_packets",
+            &format!("packet-{at}"),
+            after(*how, packet),
+        );
     }
     let (_, connect) = all.iter().find(|(how, _)| *how == SOCKET).expect("one");
-    for (name, how) in [("no-socket", NOTHING), ("two-sockets", TWO), ("file", SEALED)] {
+    for (name, how) in [
+        ("no-socket", NOTHING),
+        ("two-sockets", TWO),
+        ("file", SEALED),
+    ] {
         write("service_packets", name, after(how, connect));
     }
 }
@@ -112,7 +120,9 @@ fn listening_socket() -> ListeningSocket {
 
 fn event() -> Vec<u8> {
     let actor = Arc::new(Actor::client("token:app", "192.0.2.7:50412"));
-    Event::key_use(&actor, "encrypt", "app").took(250).to_bytes()
+    Event::key_use(&actor, "encrypt", "app")
+        .took(250)
+        .to_bytes()
 }
 
 pub fn events() {
