@@ -169,7 +169,7 @@ fn a_reload_takes_over_no_pin_file_that_others_can_read() {
     rig.hsmux("reload").ok().says("nothing has changed");
 }
 
-/// Who writes the key set of an issuer can log in as anybody.
+/// The writer of an issuer's key set can log in as anybody.
 #[test]
 fn a_daemon_starts_with_no_key_set_that_others_can_change() {
     let rig = Rig::empty(Setup::Daemon, 1);
