@@ -207,6 +207,21 @@ fn who_waits_for_room_has_it_when_the_other_reads_or_goes() {
 }
 
 #[test]
+fn a_configuration_of_16_mib_is_the_longest() {
+    let (daemon, service) = pair();
+    let mut text = "#".repeat(LONGEST_TEXT as usize);
+    daemon
+        .tell(&ToService::Configuration(text.clone()))
+        .unwrap();
+    let heard = service.hear().unwrap();
+    assert!(matches!(heard, ToService::Configuration(heard) if heard == text));
+    text.push('#');
+    daemon.tell(&ToService::Configuration(text)).unwrap();
+    let error = service.hear().unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+}
+
+#[test]
 fn a_text_that_could_still_change_is_not_believed() {
     let (daemon, service) = pair();
     let file = tempfile::tempfile().unwrap();

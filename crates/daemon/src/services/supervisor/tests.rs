@@ -2,11 +2,15 @@ use std::fs;
 use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixStream;
 
 use hsmux_audit::{Actor, Event};
 use hsmux_pool::Seat;
-use hsmux_token::Token;
-use hsmux_wire::{FromService, ListeningSocket, RecordKind, ServiceLink};
+use hsmux_token::{Class, ObjectId, Token};
+use hsmux_wire::{
+    Answer, Call, Connection, FromService, Greeting, Hello, ListeningSocket, RecordKind, Reply,
+    SPOKEN, ServiceLink, decode,
+};
 use rustix::net::{SocketType, sockopt};
 use serde_json::Map;
 
@@ -15,6 +19,7 @@ use super::attend::LOOK;
 use super::state::ServiceInstance;
 use super::*;
 use crate::Daemon;
+use crate::settings::Clients;
 
 fn act(name: &str) -> Vec<u8> {
     Event::act(&Arc::new(Actor::default()), name, Map::new()).to_bytes()
@@ -115,6 +120,48 @@ fn one_that_hangs_in_its_start_is_ended_and_its_sockets_are_closed() {
         thread::sleep(Duration::from_millis(5));
     }
     assert!(begun.elapsed() >= START_WITHIN);
+}
+
+/// A service that was taken over asks for as much as it likes.
+#[test]
+fn a_service_names_256_keys_or_requests_in_one_call_at_most() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = daemon(folder.path());
+    let running = daemon.running();
+    let entrance = running.listeners.of_service(running, Clients::Gateway);
+    let (near, far) = UnixStream::pair().unwrap();
+    let _admitted = entrance.take(far).unwrap();
+    let mut connection = Connection::new(near);
+    let soon = || Some(Instant::now() + LOOK);
+    let hello = Hello {
+        oldest: *SPOKEN.start(),
+        newest: *SPOKEN.end(),
+        client: [1; 16],
+        program: GATEWAY.into(),
+    };
+    let greeting = connection.exchange(&hello, soon()).unwrap();
+    assert!(matches!(decode(greeting), Ok(Greeting::Welcome(_))));
+    let mut ask = |call: &Call| {
+        let answer = connection.exchange(call, soon()).unwrap();
+        decode::<Reply>(answer).unwrap().answer
+    };
+    let key = ObjectId {
+        class: Class::PRIVATE_KEY,
+        name: [7; 32],
+    };
+    for (count, is_refused) in [(256, false), (257, true)] {
+        for call in [
+            Call::Estimates(vec![key; count]),
+            Call::Withdraw(vec![7; count]),
+        ] {
+            let answer = ask(&call);
+            assert_eq!(
+                matches!(answer, Answer::Failed(_)),
+                is_refused,
+                "{answer:?}"
+            );
+        }
+    }
 }
 
 #[test]
