@@ -7,6 +7,7 @@ mod crash;
 mod envelopes;
 mod expiry;
 mod full;
+mod oaep_hashes;
 mod origins;
 mod pins;
 mod pool_writer;

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use boring::ssl::{SslConnector, SslMethod, SslStream, SslVerifyMode};
+use boring::ssl::{SslConnector, SslConnectorBuilder, SslMethod, SslStream, SslVerifyMode};
 use hsmux_suite::PATIENCE;
 
 use crate::backends::{backend, in_front_of, mirror};
@@ -18,11 +18,25 @@ pub fn connect(gateway: &Gateway, name: &str, protocol: &str) -> SslStream<TcpSt
 
 /// The handshake on an open connection.
 pub fn tls_handshake(stream: TcpStream, name: &str, protocol: &str) -> SslStream<TcpStream> {
+    tls_handshake_by(connector(protocol), stream, name)
+}
+
+/// A client of this protocol that accepts any certificate.
+pub fn connector(protocol: &str) -> SslConnectorBuilder {
     let mut connector = SslConnector::builder(SslMethod::tls()).expect("a context");
     connector.set_verify(SslVerifyMode::NONE);
     let length = u8::try_from(protocol.len()).expect("a short name");
     let protocols = [&[length], protocol.as_bytes()].concat();
     connector.set_alpn_protos(&protocols).expect("a protocol");
+    connector
+}
+
+/// The handshake of this client on an open connection.
+pub fn tls_handshake_by(
+    connector: SslConnectorBuilder,
+    stream: TcpStream,
+    name: &str,
+) -> SslStream<TcpStream> {
     stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
     let config = connector.build().configure().expect("a configuration");
     let config = config.verify_hostname(false);

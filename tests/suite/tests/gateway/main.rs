@@ -11,6 +11,7 @@ mod backends;
 mod bad_clients;
 mod balancer;
 mod challenges;
+mod changed_clients;
 mod client_load;
 mod direct_connections;
 mod doc_blocks;

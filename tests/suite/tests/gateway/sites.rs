@@ -300,7 +300,7 @@ fn a_reload_leaves_open_connections_as_they_are() {
 }
 
 /// Whether the back end answers one more request on an open connection.
-fn is_answered(stream: &mut BufReader<SslStream<TcpStream>>) -> bool {
+pub fn is_answered(stream: &mut BufReader<SslStream<TcpStream>>) -> bool {
     let ask = b"GET /private HTTP/1.1\r\nHost: a.test\r\n\r\n";
     let sent = stream.get_mut().write_all(ask);
     sent.is_ok() && request(stream).contains("get /private ")
