@@ -19,7 +19,10 @@ export RUSTFLAGS="-Zsanitizer=thread"
 export TSAN_OPTIONS="suppressions=$PWD/scripts/tsan.supp ${TSAN_OPTIONS:-}"
 tsan() { cargo +nightly test --locked -Zbuild-std --target "$target" "$@"; }
 
-wire() { tsan -p hsmux-wire --lib --tests; }
+# Operations share a frame if they are short, and with the sanitizer they are not.
+too_slow=only_a_pool_that_knows_shared_frames_gets_them
+
+wire() { tsan -p hsmux-wire --lib --tests -- --skip "$too_slow"; }
 pool() { tsan -p hsmux-pool --lib --test pool; }
 
 case ${1:-all} in
