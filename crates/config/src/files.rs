@@ -23,7 +23,7 @@ pub fn check(file: &Path) -> Vec<Mistake> {
     let mut found = Findings {
         file,
         user: good.and_then(daemons_user),
-        owner: state_owner(&config),
+        others: state_owner(&config),
         mistakes,
         of_sites: Vec::new(),
     };
@@ -57,7 +57,7 @@ fn trusted(named: &ExternalReference) -> Option<&Path> {
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct NewErrors {
     /// Errors of [`check`] that the running configuration does not have. A module that vanished under a running member
-    /// is in both, and does not block other changes.
+    /// is in both, and does not block other changes. All [`untrusted_files`] are here, too.
     pub all: Vec<Mistake>,
     /// Errors of files that a `[[site]]` names. They block only this site.
     pub of_sites: Vec<Mistake>,
@@ -83,6 +83,12 @@ pub fn new_errors(config: &Config, running: &Config) -> NewErrors {
     found
         .mistakes
         .retain(|mistake| mistake.is_error() && !is_known(mistake));
+    // Though the running configuration has it.
+    for (line, named) in &config.external_references.0 {
+        if let ExternalReference::Trust(file) = named {
+            found.untrusted(*line, file);
+        }
+    }
     let mut of_sites = std::mem::take(&mut found.of_sites);
     of_sites.retain(Mistake::is_error);
     NewErrors {
@@ -119,8 +125,8 @@ struct Findings<'a> {
     file: &'a Path,
     /// The user who needs the secrets, if known.
     user: Option<u32>,
-    /// The daemon's user, if its state folder is there.
-    owner: Option<u32>,
+    /// The daemon's user, if this process may be another one's.
+    others: Option<u32>,
     mistakes: Vec<Mistake>,
     of_sites: Vec<Mistake>,
 }
@@ -130,7 +136,7 @@ impl<'a> Findings<'a> {
         Self {
             file: &config.file,
             user: daemons_user(config),
-            owner: state_owner(config),
+            others: None,
             mistakes: Vec::new(),
             of_sites: Vec::new(),
         }
@@ -256,11 +262,15 @@ impl<'a> Findings<'a> {
 
     /// True, with an error, if other users can change this file. Whether it is there does not matter.
     fn untrusted(&mut self, line: usize, file: &Path) -> bool {
-        let owner = self
-            .owner
-            .map_or(TrustedOwner::RootOrSelf, TrustedOwner::RootOr);
-        let refused = owner.verify(file).err();
-        let refused = refused.filter(|error| error.raw_os_error().is_none());
+        let own = TrustedOwner::RootOrSelf.verify_or_absent(file);
+        let others = self.others.map(TrustedOwner::RootOr);
+        let verified = match others {
+            Some(owner) if own.is_err() => owner.verify_or_absent(file),
+            _ => own,
+        };
+        let refused = verified
+            .err()
+            .filter(|error| error.raw_os_error().is_none());
         if let Some(error) = &refused {
             self.error(line, error.to_string());
         }

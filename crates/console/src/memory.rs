@@ -3,8 +3,8 @@
 use hsmux_token::Wiping;
 
 /// Faster than glibc's allocator, which takes a fifth of a request's time, and leaks the aligned memory of PIN checks
-/// (before 2.38, bug 14581). Vendors' modules and BoringSSL keep the C library's `malloc`: one that replaces it would have
-/// to work before this program's start, for libraries that are preloaded.
+/// (before 2.38, bug 14581). Vendors' modules and BoringSSL keep the C library's `malloc`: preloaded libraries would call
+/// a replacement before this program's start.
 #[global_allocator]
 static ALLOCATOR: Wiping<mimalloc::MiMalloc> = Wiping(mimalloc::MiMalloc);
 

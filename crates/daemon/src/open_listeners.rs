@@ -109,8 +109,13 @@ impl OpenListeners {
                 .iter()
                 .any(|open| path(open) == listener.socket.path)
             {
-                added.push(self.open_one(running, new, listener)?);
-                lines.push(format!("listener {} added", listener.socket.path.display()));
+                let open = self.open_one(running, new, listener)?;
+                let socket = listener.socket.path.display();
+                lines.push(format!("listener {socket} added"));
+                if let Some(error) = error_of_login(&open.service.settings.load()) {
+                    lines.push(format!("listener {socket}: nobody can log in: {error}"));
+                }
+                added.push(open);
             }
         }
         applications.retain(|open| {
@@ -182,7 +187,7 @@ fn error_of_login(settings: &Settings) -> Option<&Error> {
     settings.pin.as_ref().err().filter(|_| has_pin)
 }
 
-/// The same, with a warning in the log.
+/// Logs a warning if nobody can log in to this listener, and answers why.
 fn warn_without_login(settings: &Settings) -> Option<&Error> {
     let error = error_of_login(settings)?;
     let socket = settings.listener.socket.path.display();

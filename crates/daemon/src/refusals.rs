@@ -14,8 +14,9 @@ pub struct Refusals {
     repeats: Repeats<Tried>,
 }
 
-/// The user, the host (all users of another host are one user here), and the refused call.
-type Tried = (u32, Option<Arc<str>>, &'static str);
+/// The account of the user, whether the user is one of its subordinate ids, the host (all users of another host are one
+/// user here), and the refused call.
+type Tried = (u32, bool, Option<Arc<str>>, &'static str);
 
 impl Refusals {
     /// No refusals yet.
@@ -44,7 +45,8 @@ impl Refusals {
     /// The same with `lines` lines in a minute.
     pub fn is_among(&self, who: &Who, what: &'static str, lines: u64) -> bool {
         self.sum_up(false);
-        let tried = (who.account, who.host.clone(), what);
+        let is_subordinate = who.account != who.uid;
+        let tried = (who.account, is_subordinate, who.host.clone(), what);
         self.repeats.is_among(Some(tried), lines)
     }
 
@@ -59,8 +61,13 @@ impl Refusals {
 fn line(tried: Option<Tried>, count: RepeatCount) -> Event {
     let mut actor = Actor::default();
     let mut fields = count.fields();
-    if let Some((account, host, what)) = tried {
-        actor.uid = Some(account);
+    if let Some((account, is_subordinate, host, what)) = tried {
+        if is_subordinate {
+            // Which of them it was each time is not known.
+            fields.insert("subordinate_uids_from".to_owned(), Value::from(account));
+        } else {
+            actor.uid = Some(account);
+        }
         actor.program = host.map(|host| audit::of_host(&host));
         fields.insert("what".to_owned(), Value::from(what));
     }

@@ -3,6 +3,7 @@
 use std::future::pending;
 use std::sync::Arc;
 
+use boring::error::ErrorStack;
 use boring::ssl::SslRef;
 use boring::x509::X509Ref;
 use hsmux_software::revocation::{Revocation, RevocationError};
@@ -40,7 +41,8 @@ impl ClientChain {
     pub fn new(ssl: &SslRef, served: &Arc<ServedSite>, changes: watch::Receiver<()>) -> Self {
         Self {
             served: Arc::clone(served),
-            chain: presented(ssl).unwrap_or_default(),
+            // One that cannot be read is never accepted again.
+            chain: presented(ssl).unwrap_or_else(|_| vec![Vec::new()]),
             changes,
         }
     }
@@ -87,13 +89,14 @@ impl ClientChain {
     }
 }
 
-/// The certificates that a client has presented, its own first (DER). `None`: none that can be read.
-fn presented(ssl: &SslRef) -> Option<Vec<Vec<u8>>> {
-    let own = ssl.peer_certificate()?;
+/// The certificates that a client has presented, its own first (DER).
+fn presented(ssl: &SslRef) -> Result<Vec<Vec<u8>>, ErrorStack> {
+    let Some(own) = ssl.peer_certificate() else {
+        return Ok(Vec::new());
+    };
     let others = ssl.peer_cert_chain().into_iter().flatten();
     let others = others.map(X509Ref::to_der);
-    let chain = std::iter::once(own.to_der()).chain(others);
-    chain.collect::<Result<_, _>>().ok()
+    std::iter::once(own.to_der()).chain(others).collect()
 }
 
 /// Checks a client's certificates against a site's roots and lists. `verified` are the roots that the certificates were

@@ -75,7 +75,7 @@ pub async fn serve(
     };
     tokio::select! {
         biased;
-        // First, so that no request is served after a change that refuses its client.
+        // First, so that no request is served once this task knows of a change that refuses its client.
         () = guard.until_refused(app) => Ok(()),
         served = served => served,
     }

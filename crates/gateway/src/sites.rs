@@ -247,6 +247,10 @@ impl Sites {
 
     /// The sites that serve these names now, each once.
     pub fn serving(&self, names: &[String]) -> Vec<Arc<ServedSite>> {
+        // One is often asked, for each connection after a change.
+        if let [name] = names {
+            return self.find(Some(name)).into_iter().collect();
+        }
         let mut serving: Vec<Arc<ServedSite>> = Vec::new();
         for served in names.iter().filter_map(|name| self.find(Some(name))) {
             if !serving.iter().any(|other| Arc::ptr_eq(other, &served)) {

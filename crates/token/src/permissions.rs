@@ -83,6 +83,33 @@ impl TrustedOwner {
         Ok(found)
     }
 
+    /// The same for a file that may come later: while it is not there, others can make neither it nor a folder of its
+    /// path.
+    pub fn verify_or_absent(self, path: &Path) -> io::Result<()> {
+        match self.verify(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => self.verify_absent(path),
+            verified => verified.map(drop),
+        }
+    }
+
+    fn verify_absent(self, path: &Path) -> io::Result<()> {
+        let absolute = std::path::absolute(path)?;
+        let Some(parent) = absolute.parent() else {
+            return Ok(());
+        };
+        let folder = match self.resolve(parent) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return self.verify_absent(parent),
+            found => found?,
+        };
+        let metadata = folder.metadata()?;
+        if self.includes(metadata.uid()) && metadata.mode() & WRITABLE_BY_OTHERS == 0 {
+            return Ok(());
+        }
+        let why = format!("other users can make {} in it", absolute.display());
+        let advice = "take a folder that only root can change, such as /etc/hsmux";
+        Err(refused(&folder, &metadata, &why, advice))
+    }
+
     /// Opens a file for appending, or makes it with this mode. Others can replace neither the file nor a folder or link
     /// on the way to it. A link in place of the file is not followed.
     pub fn open_to_append(self, path: &Path, mode: u32) -> io::Result<File> {

@@ -14,13 +14,23 @@ use hsmux_token::sync::Mutex;
 /// The system's list of subordinate ids.
 const FILE: &str = "/etc/subuid";
 
+/// Names whose ids belong to containers of several users: root's, those of Docker (userns-remap) and of Podman
+/// (`--userns=auto`).
+const OF_MANY: [&str; 4] = ["root", "0", "dockremap", "containers"];
+
 /// The longest part of the list that is read, in bytes.
 const LONGEST: u64 = 1 << 20;
 
-/// The account of this user id: the first id of the user's subordinate ids if it is one of them, else itself.
+/// The account of this user id: the first subordinate id of the user if it is one of them, else itself. Lines of the list
+/// are of one user if they have the same name.
 pub fn account(uid: u32) -> u32 {
     static SYSTEM: Mutex<Option<Loaded>> = Mutex::new(None);
     ranges(&SYSTEM, Path::new(FILE)).map_or(uid, |ranges| ranges.account(uid))
+}
+
+/// Reads the list of subordinate ids, for a process that cannot read it later.
+pub fn read_accounts() {
+    account(0);
 }
 
 struct Loaded {
@@ -33,7 +43,12 @@ type Version = (u64, u64, u64, i64, i64);
 
 /// The ranges of the file, read again if it has changed.
 fn ranges(loaded: &Mutex<Option<Loaded>>, path: &Path) -> io::Result<Arc<Ranges>> {
-    let found = path.metadata()?;
+    let mut loaded = loaded.lock();
+    let known = loaded.as_ref().map(|known| Arc::clone(&known.ranges));
+    let found = match (path.metadata(), &known) {
+        (Err(_), Some(known)) => return Ok(Arc::clone(known)),
+        (found, _) => found?,
+    };
     let version = (
         found.dev(),
         found.ino(),
@@ -41,7 +56,6 @@ fn ranges(loaded: &Mutex<Option<Loaded>>, path: &Path) -> io::Result<Arc<Ranges>
         found.ctime(),
         found.ctime_nsec(),
     );
-    let mut loaded = loaded.lock();
     if let Some(known) = &*loaded
         && known.version == version
     {
@@ -51,8 +65,13 @@ fn ranges(loaded: &Mutex<Option<Loaded>>, path: &Path) -> io::Result<Arc<Ranges>
     let read = File::open(path).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes));
     if let Err(error) = read {
         // The sandbox of a worker admits the file that was there at its start.
-        let known = loaded.as_ref().map(|known| Arc::clone(&known.ranges));
         return known.ok_or(error);
+    }
+    if found.len() > LONGEST {
+        // Its last line may be cut.
+        let end = bytes.iter().rposition(|byte| *byte == b'\n');
+        bytes.truncate(end.unwrap_or(0));
+        tracing::warn!("{}: only its first MiB is read", path.display());
     }
     let ranges = Arc::new(Ranges::parse(&String::from_utf8_lossy(&bytes)));
     *loaded = Some(Loaded {
@@ -67,7 +86,7 @@ fn ranges(loaded: &Mutex<Option<Loaded>>, path: &Path) -> io::Result<Arc<Ranges>
 struct Ranges(Vec<(Range<u32>, u32)>);
 
 impl Ranges {
-    /// Lines of `NAME:FIRST:COUNT`. Others are left out, and those of root: its containers have many users.
+    /// Lines of `NAME:FIRST:COUNT`. Others are left out. Of ids that two lines have, the line with the lower first id counts.
     fn parse(text: &str) -> Self {
         let mut all: Vec<(Range<u32>, u32)> = Vec::new();
         let mut accounts: HashMap<&str, u32> = HashMap::new();
@@ -82,13 +101,19 @@ impl Ranges {
             else {
                 continue;
             };
-            if matches!(name, "root" | "0") || first == 0 {
+            if OF_MANY.contains(&name) || first == 0 {
                 continue;
             }
             let account = *accounts.entry(name).or_insert(first);
             all.push((first..first.saturating_add(count), account));
         }
         all.sort_by_key(|(range, _)| range.start);
+        let mut end = 0;
+        for (range, _) in &mut all {
+            range.start = range.start.max(end);
+            end = end.max(range.end);
+        }
+        all.retain(|(range, _)| !range.is_empty());
         Self(all)
     }
 
@@ -107,7 +132,8 @@ mod tests {
     #[test]
     fn subordinate_ids_of_a_user_are_one_account() {
         let ranges = Ranges::parse(
-            "alice:100000:65536\nbob:165536:65536\nalice:300000:10\nroot:400000:65536\n",
+            "alice:100000:65536\nbob:165536:65536\nalice:300000:10\nroot:400000:65536\n\
+             dockremap:500000:65536\ncarol:600000:70\ndave:600010:0\nerin:600010:5\n",
         );
         for (uid, account) in [
             (0, 0),
@@ -121,6 +147,10 @@ mod tests {
             (300_009, 100_000),
             (300_010, 300_010),
             (400_001, 400_001),
+            (500_001, 500_001),
+            (600_005, 600_000),
+            (600_020, 600_000),
+            (600_070, 600_070),
             (u32::MAX, u32::MAX),
         ] {
             assert_eq!(ranges.account(uid), account, "{uid}");

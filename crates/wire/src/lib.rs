@@ -31,6 +31,7 @@ mod socket;
 mod wipe;
 
 pub use accept::{Admitted, Entrance, Listening};
+pub use account::read_accounts;
 pub use backoff::Backoff;
 pub use client::{Client, VerifyServer};
 pub use connection::{Broken, Connection, decode};

@@ -37,6 +37,7 @@ pub fn worker_main() -> ExitCode {
     // Before there are other threads.
     let enter = |order: ModuleOrder| {
         let ModuleOrder { options, sandbox } = order;
+        hsmux_wire::read_accounts();
         sandbox.enter(options)
     };
     let wait = move |control: &mut Connection| {

@@ -1,6 +1,6 @@
 //! Files that the configuration names: a missing one is reported with its line, unless it may come later.
 
-use crate::{Mistake, check, load, new_errors, untrusted_files};
+use crate::{Mistake, NewErrors, check, load, new_errors, untrusted_files};
 use hsmux_token::fake::write_secret;
 
 const TEXT: &str = r#"[pool]
@@ -243,7 +243,11 @@ uri = "pkcs11:token=a"
             let set = |mode| std::fs::set_permissions(path(name), PermissionsExt::from_mode(mode));
             set(mode).unwrap();
             let found = errors();
-            assert_eq!(untrusted_files(&load(&path("hsmux.toml")).unwrap()), found);
+            let config = load(&path("hsmux.toml")).unwrap();
+            assert_eq!(untrusted_files(&config), found);
+            let NewErrors { mut all, of_sites } = new_errors(&config, &config);
+            all.extend(of_sites);
+            assert_eq!(all, found, "a reload of the same file");
             set(0o644).unwrap();
             assert_eq!(found.len(), 1, "{found:?}");
             let expected = format!("run: chmod go-w {}", path(name).display());
@@ -252,4 +256,18 @@ uri = "pkcs11:token=a"
         }
     }
     assert_eq!(errors(), []);
+    // Whoever can make the file decides what is in it.
+    let config = load(&path("hsmux.toml")).unwrap();
+    std::fs::remove_file(path("hosts.pem")).unwrap();
+    assert_eq!(untrusted_files(&config), []);
+    let open = |mode| std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(mode));
+    open(0o1777).unwrap();
+    let found = untrusted_files(&config);
+    open(0o700).unwrap();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0].message.contains("other users can make"),
+        "{}",
+        found[0]
+    );
 }

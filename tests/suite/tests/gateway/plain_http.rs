@@ -217,7 +217,8 @@ fn a_client_that_stays_after_its_answer_is_dropped() {
     until("its slot is free", PATIENCE, || {
         (gateway.metric("hsmux_gateway_connections ") == 0).then_some(())
     });
-    assert!(begun.elapsed() >= Duration::from_secs(2));
+    let within = Duration::from_secs(2)..Duration::from_secs(60);
+    assert!(within.contains(&begun.elapsed()), "{:?}", begun.elapsed());
 }
 
 /// Plain HTTP and TLS share the slots.
