@@ -5,11 +5,10 @@ use std::collections::{HashMap, VecDeque};
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use hsmux_config::{Allowed, Config, no_peer};
 use hsmux_state::Timestamp;
-use hsmux_token::{Error, Kind, Result};
+use hsmux_token::{Error, Kind, LogLines, Result};
 use hsmux_wire::{Admitted, Entrance, Greeting, Reactor, ServiceClient, frame};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -20,9 +19,6 @@ use crate::settings::Settings;
 
 /// The number of refused connections that are remembered.
 const REMEMBERED: usize = 8;
-
-/// The most lines of the log per second about refused connections: any host can cause them.
-const LINES: u32 = 20;
 
 /// The connections of other hosts, and the refused ones.
 pub struct Peers {
@@ -39,20 +35,8 @@ struct PeerEntrance {
 #[derive(Default)]
 struct RecentRefusals {
     last: VecDeque<HostRefusal>,
-    /// The beginning of the current second, and the lines in it.
-    told: Option<(Instant, u32)>,
-}
-
-impl RecentRefusals {
-    /// True if there may be another line in the log.
-    fn may_tell(&mut self) -> bool {
-        let running = self
-            .told
-            .filter(|(since, _)| since.elapsed() < Duration::from_secs(1));
-        let (since, lines) = running.unwrap_or_else(|| (Instant::now(), 0));
-        self.told = Some((since, lines + 1));
-        lines < LINES
-    }
+    /// Lines of the log about them: any host can cause them.
+    lines: LogLines,
 }
 
 /// A host that may connect.
@@ -173,7 +157,7 @@ impl Peers {
     /// Records a refused connection, whether its host is known or not.
     pub fn refuse(&self, from: &str, problem: &str, advice: &str) {
         let mut refused = self.refused.lock();
-        if refused.may_tell() {
+        if refused.lines.may_add() {
             let [from, problem, advice] = [from, problem, advice].map(printable);
             tracing::warn!(%from, "a host is refused: {problem}; {advice}");
         }
@@ -222,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refused_hosts_have_twenty_lines_a_second_and_the_last_eight_are_remembered() {
+    fn the_last_eight_refused_hosts_are_remembered() {
         let peers = Peers::new(Reactor::start().unwrap());
         for port in 0..20 {
             peers.refuse(&port.to_string(), "none", "none");
@@ -230,12 +214,5 @@ mod tests {
         let last = peers.refused().into_iter().map(|host| host.from);
         let expected = (12..20).map(|port| port.to_string());
         assert_eq!(last.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
-        let mut refused = peers.refused.lock();
-        // A second that lasts.
-        refused.told = Some((Instant::now() + Duration::from_secs(3600), 0));
-        assert_eq!((0..100).filter(|_| refused.may_tell()).count(), 20);
-        let second = Instant::now().checked_sub(Duration::from_secs(1));
-        refused.told = second.map(|since| (since, 20));
-        assert!(refused.may_tell());
     }
 }

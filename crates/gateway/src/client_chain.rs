@@ -1,5 +1,6 @@
 //! The certificates of an open connection's client. They are checked again when the sites have changed.
 
+use std::fmt;
 use std::future::pending;
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use boring::error::ErrorStack;
 use boring::ssl::SslRef;
 use boring::x509::X509Ref;
 use hsmux_software::revocation::{Revocation, RevocationError};
+use hsmux_token::LogLines;
 use tokio::sync::watch;
 
 use crate::app_state::AppState;
@@ -35,6 +37,18 @@ enum ClientRefusal {
     Revoked(RevocationError),
 }
 
+impl fmt::Display for ClientRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoCertificate => write!(f, "it has no certificate"),
+            Self::Untrusted(why) => {
+                write!(f, "its certificate does not lead to client_ca: {why}")
+            }
+            Self::Revoked(why) => why.fmt(f),
+        }
+    }
+}
+
 impl ClientChain {
     /// The client of a connection. Subscribe to `changes` before the handshake, which reads the sites. Then no change
     /// is missed.
@@ -55,17 +69,10 @@ impl ClientChain {
             let Err(why) = self.check(&app.sites.load(), &mut verified) else {
                 continue;
             };
-            match why {
-                // One reload may end all connections of a site.
-                ClientRefusal::NoCertificate => {
-                    tracing::debug!("a client's connection is ended: it has no certificate");
-                }
-                ClientRefusal::Untrusted(why) => tracing::warn!(
-                    "a client's connection is ended: its certificate does not lead to client_ca: {why}"
-                ),
-                ClientRefusal::Revoked(why) => {
-                    tracing::warn!("a client's connection is ended: {why}");
-                }
+            // One reload may end all connections of a site.
+            static WRITTEN: LogLines = LogLines::new(LogLines::USUAL);
+            if WRITTEN.may_add() {
+                tracing::warn!("a client's connection is ended: {why}");
             }
             return;
         }

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use hsmux_token::sync::Mutex;
-use hsmux_token::{Error, Kind, Result};
+use hsmux_token::{Error, Kind, LogLines, Result};
 use inbox::Inbox;
 use rustix::event::epoll::EventFlags;
 
@@ -28,9 +28,6 @@ const HELLO_WITHIN: Duration = Duration::from_secs(5);
 
 /// The connection of a peer that does not read its answer is closed after this.
 const READ_WITHIN: Duration = Duration::from_secs(30);
-
-/// Log lines about refused connections in a second. Anybody can make such connections.
-const LINES: u32 = 20;
 
 /// The connection of one client, from its greeting to its end.
 pub(crate) struct Caller {
@@ -250,22 +247,8 @@ impl Caller {
 
 /// Counts a log line about an event that any peer can repeat. Answers whether it may be written.
 fn may_log() -> bool {
-    static WRITTEN: Mutex<LogLines> = Mutex::new(LogLines(None));
-    WRITTEN.lock().may_add(Instant::now())
-}
-
-/// Log lines within one second: when the second began, and the number of lines.
-struct LogLines(Option<(Instant, u32)>);
-
-impl LogLines {
-    fn may_add(&mut self, now: Instant) -> bool {
-        let is_same_second =
-            |since: Instant| now.saturating_duration_since(since) < Duration::from_secs(1);
-        let running = self.0.filter(|(since, _)| is_same_second(*since));
-        let (since, lines) = running.unwrap_or((now, 0));
-        self.0 = Some((since, lines.saturating_add(1)));
-        lines < LINES
-    }
+    static WRITTEN: LogLines = LogLines::new(LogLines::USUAL);
+    WRITTEN.may_add()
 }
 
 impl Reader for Caller {
