@@ -137,14 +137,16 @@ fn accept(
 #[cfg(test)]
 mod tests {
     use boring::x509::X509;
-    use rcgen::generate_simple_self_signed;
+    use rcgen::{CertificateParams, DnType, KeyPair};
 
     use super::*;
 
     /// A client's certificate that is its own root (DER).
-    fn certificate() -> Vec<u8> {
-        let made = generate_simple_self_signed(["client.test".to_owned()]).unwrap();
-        made.cert.der().to_vec()
+    fn certificate(name: &str) -> Vec<u8> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        let key = KeyPair::generate().unwrap();
+        params.self_signed(&key).unwrap().der().to_vec()
     }
 
     fn roots(certificates: &[&Vec<u8>]) -> Arc<ClientRoots> {
@@ -154,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_client_without_a_certificate_is_refused_if_one_is_required() {
-        let roots = roots(&[&certificate()]);
+        let roots = roots(&[&certificate("one")]);
         assert!(accept(&[], false, &roots, None, &mut None).is_ok());
         let refused = accept(&[], true, &roots, None, &mut None);
         assert!(matches!(refused, Err(ClientRefusal::NoCertificate)));
@@ -162,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_certificate_has_to_lead_to_the_roots_of_now() {
-        let (own, other) = (certificate(), certificate());
+        let (own, other) = (certificate("own"), certificate("other"));
         let chain = [own.clone()];
         let at_handshake = roots(&[&own]);
         let mut verified = Some(Arc::clone(&at_handshake));
@@ -179,8 +181,8 @@ mod tests {
 
     #[test]
     fn a_certificate_is_verified_again_only_against_other_roots() {
-        let stranger = [certificate()];
-        let same = roots(&[&certificate()]);
+        let stranger = [certificate("stranger")];
+        let same = roots(&[&certificate("one")]);
         let mut verified = Some(Arc::clone(&same));
         assert!(accept(&stranger, true, &same, None, &mut verified).is_ok());
         assert!(accept(&stranger, true, &same, None, &mut None).is_err());

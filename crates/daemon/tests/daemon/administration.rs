@@ -144,7 +144,9 @@ fn a_reload_takes_effect_on_those_who_are_connected() {
     let AdminResponse::Lines(lines) = rig.ask(&AdminRequest::Reload) else {
         panic!("no lines");
     };
-    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    // The other one names no PIN.
+    assert!(lines[1].contains("nobody can log in"), "{lines:?}");
     assert_eq!(program.sees(), ["web"]);
     let second = Application::connect(&rig.path("second.sock")).unwrap();
     assert_eq!(second.sees().len(), 3);
