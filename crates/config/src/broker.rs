@@ -191,8 +191,8 @@ pub fn broker(fields: &mut Fields<'_, '_, '_>, state: &Path) -> BrokerSection {
 fn tls(fields: &mut Fields<'_, '_, '_>, user: Option<u32>) -> Option<Tls> {
     let key = fields.secret_file_of("key", SecretReaders::Group, user);
     let certificate = fields.file("certificate");
-    let client_ca = fields.trust_file("client_ca");
-    let client_crl = revocation_lists(fields, client_ca.is_some());
+    let client_ca = fields.trust_file("broker", "client_ca");
+    let client_crl = revocation_lists(fields, "broker", client_ca.is_some());
     match (certificate, key) {
         (Some(certificate), Some(key)) => Some(Tls {
             certificate,

@@ -24,6 +24,7 @@ pub fn check(file: &Path) -> Vec<Mistake> {
         file,
         user: good.and_then(daemons_user),
         others: state_owner(&config),
+        services: services(&config),
         mistakes,
         of_sites: Vec::new(),
     };
@@ -38,16 +39,16 @@ pub fn check(file: &Path) -> Vec<Mistake> {
 pub fn untrusted_files(config: &Config) -> Vec<Mistake> {
     let mut found = Findings::none(config);
     for (line, named) in &config.external_references.0 {
-        if let Some(file) = trusted(named) {
-            found.untrusted(*line, file);
+        if let Some((service, file)) = trusted(named) {
+            found.untrusted(*line, service, file);
         }
     }
     found.in_order()
 }
 
-fn trusted(named: &ExternalReference) -> Option<&Path> {
+fn trusted(named: &ExternalReference) -> Option<(&'static str, &Path)> {
     match named {
-        ExternalReference::Trust(file) => Some(file),
+        ExternalReference::Trust(service, file) => Some((service, file)),
         ExternalReference::OfSite(named) | ExternalReference::Beside(named, _) => trusted(named),
         _ => None,
     }
@@ -85,8 +86,8 @@ pub fn new_errors(config: &Config, running: &Config) -> NewErrors {
         .retain(|mistake| mistake.is_error() && !is_known(mistake));
     // Though the running configuration has it.
     for (line, named) in &config.external_references.0 {
-        if let ExternalReference::Trust(file) = named {
-            found.untrusted(*line, file);
+        if let ExternalReference::Trust(service, file) = named {
+            found.untrusted(*line, service, file);
         }
     }
     let mut of_sites = std::mem::take(&mut found.of_sites);
@@ -121,12 +122,25 @@ fn state_owner(config: &Config) -> Option<u32> {
         .map(|folder| folder.uid())
 }
 
+fn services(config: &Config) -> Vec<(&'static str, u32)> {
+    let gateway = config.gateway.as_ref().and_then(|it| it.user.as_ref());
+    let broker = config.broker.as_ref().and_then(|it| it.user.as_ref());
+    let node = config.node.as_ref().and_then(|it| it.user.as_ref());
+    let users = [("gateway", gateway), ("broker", broker), ("node", node)];
+    let users = users.into_iter();
+    users
+        .filter_map(|(name, user)| Some((name, user?.id()?)))
+        .collect()
+}
+
 struct Findings<'a> {
     file: &'a Path,
     /// The user who needs the secrets, if known.
     user: Option<u32>,
     /// The daemon's user, if this process may be another one's.
     others: Option<u32>,
+    /// Services that have a user of their own, by their sections.
+    services: Vec<(&'static str, u32)>,
     mistakes: Vec<Mistake>,
     of_sites: Vec<Mistake>,
 }
@@ -137,6 +151,7 @@ impl<'a> Findings<'a> {
             file: &config.file,
             user: daemons_user(config),
             others: None,
+            services: services(config),
             mistakes: Vec::new(),
             of_sites: Vec::new(),
         }
@@ -186,7 +201,7 @@ impl<'a> Findings<'a> {
                 }
             },
             ExternalReference::File(file) => self.file(line, file),
-            ExternalReference::Trust(file) => self.trust(line, file),
+            ExternalReference::Trust(service, file) => self.trust(line, service, file),
             ExternalReference::Beside(named, other) if other.exists() => self.look(line, named),
             ExternalReference::Secret(file, readers, user) => {
                 self.secret(line, file, *readers, user.or(self.user));
@@ -254,23 +269,27 @@ impl<'a> Findings<'a> {
         }
     }
 
-    fn trust(&mut self, line: usize, file: &Path) {
-        if !self.untrusted(line, file) {
+    fn trust(&mut self, line: usize, service: &str, file: &Path) {
+        if !self.untrusted(line, service, file) {
             self.file(line, file);
         }
     }
 
-    /// True, with an error, if other users can change this file. Whether it is there does not matter.
-    fn untrusted(&mut self, line: usize, file: &Path) -> bool {
-        let own = TrustedOwner::RootOrSelf.verify_or_absent(file);
-        let others = self.others.map(TrustedOwner::RootOr);
-        let verified = match others {
-            Some(owner) if own.is_err() => owner.verify_or_absent(file),
-            _ => own,
+    /// True, with an error, if other users can change this file, or make it: others than root, the daemon's user and
+    /// the one of the service.
+    fn untrusted(&mut self, line: usize, service: &str, file: &Path) -> bool {
+        let of_service = self.services.iter().filter(|(name, _)| *name == service);
+        let others = self
+            .others
+            .into_iter()
+            .chain(of_service.map(|(_, user)| *user));
+        let mut is_refused = |user: u32| {
+            let refused = TrustedOwner::RootOr(user).verify_or_absent(file).err();
+            refused.is_some_and(|error| error.raw_os_error().is_none())
         };
-        let refused = verified
-            .err()
-            .filter(|error| error.raw_os_error().is_none());
+        let own = TrustedOwner::RootOrSelf.verify_or_absent(file).err();
+        let own = own.filter(|error| error.raw_os_error().is_none());
+        let refused = own.filter(|_| others.into_iter().all(&mut is_refused));
         if let Some(error) = &refused {
             self.error(line, error.to_string());
         }

@@ -120,7 +120,7 @@ fn node(fields: &mut Fields<'_, '_, '_>, served: bool, links: bool) -> Option<No
     }
     let connections = fields.number("connections", 8..=100_000).unwrap_or(4096);
     let certificate = required(fields, "certificate", |fields| fields.file("certificate"));
-    let ca = required(fields, "ca", |fields| fields.trust_file("ca"));
+    let ca = required(fields, "ca", |fields| fields.trust_file("node", "ca"));
     let user = process_user(fields);
     if user.is_some() && links {
         let message = "a host with [[token]] node = reads key as the daemon's user, so key cannot be another \

@@ -28,8 +28,8 @@ pub enum ExternalReference {
     Module(PathBuf),
     /// A file that is read.
     File(PathBuf),
-    /// A file that decides who is trusted: no other user may change it.
-    Trust(PathBuf),
+    /// A file that decides who is trusted, and the section of the service that reads it: no other user may change it.
+    Trust(&'static str, PathBuf),
     /// A file that is read only if the other one exists.
     Beside(Box<ExternalReference>, PathBuf),
     /// A file with a secret, and its permitted readers.
@@ -279,9 +279,9 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
     }
 
     /// Reads the path of a file that must exist, and that decides who is trusted.
-    pub fn trust_file(&mut self, name: &str) -> Option<PathBuf> {
+    pub fn trust_file(&mut self, service: &'static str, name: &str) -> Option<PathBuf> {
         let path = self.path(name)?;
-        self.names(name, ExternalReference::Trust(path.clone()));
+        self.names(name, ExternalReference::Trust(service, path.clone()));
         Some(path)
     }
 

@@ -76,8 +76,8 @@ pub fn site(fields: &mut Fields<'_, '_, '_>, awaited: bool) -> Option<Site> {
     let backends = site_backends(fields);
     let client_words = [("required", true), ("optional", false)];
     let required = fields.choice("client_certificate", &client_words);
-    let roots = fields.trust_file("client_ca");
-    let lists = revocation_lists(fields, roots.is_some());
+    let roots = fields.trust_file("gateway", "client_ca");
+    let lists = revocation_lists(fields, "gateway", roots.is_some());
     if required.is_some() && roots.is_none() {
         let message =
             "client_certificate says whether those of client_ca are required: give client_ca";
@@ -117,7 +117,11 @@ pub fn site(fields: &mut Fields<'_, '_, '_>, awaited: bool) -> Option<Site> {
 }
 
 /// The files of `client_crl`, one or a list of them.
-pub(super) fn revocation_lists(fields: &mut Fields<'_, '_, '_>, has_ca: bool) -> Vec<PathBuf> {
+pub(super) fn revocation_lists(
+    fields: &mut Fields<'_, '_, '_>,
+    service: &'static str,
+    has_ca: bool,
+) -> Vec<PathBuf> {
     if fields.has("client_crl") && !has_ca {
         let message = "client_crl says which certificates of client_ca are revoked: give client_ca";
         fields.source.error(fields.span_of("client_crl"), message);
@@ -136,7 +140,10 @@ pub(super) fn revocation_lists(fields: &mut Fields<'_, '_, '_>, has_ca: bool) ->
         .map(|path| fields.source.path(path))
         .collect();
     for file in &files {
-        fields.names("client_crl", ExternalReference::Trust(file.clone()));
+        fields.names(
+            "client_crl",
+            ExternalReference::Trust(service, file.clone()),
+        );
     }
     files
 }

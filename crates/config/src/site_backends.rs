@@ -127,7 +127,7 @@ impl fmt::Display for BackendUrl {
 pub(super) fn site_backends(fields: &mut Fields<'_, '_, '_>) -> Option<SiteBackends> {
     let versions = [("v1", ProxyVersion::V1), ("v2", ProxyVersion::V2)];
     let send_proxy = fields.choice("send_proxy", &versions);
-    let roots = fields.trust_file("backend_ca");
+    let roots = fields.trust_file("gateway", "backend_ca");
     let check = check(fields);
     let backends = fields.read("backend", backends);
     let root = fields.path("root");

@@ -73,7 +73,7 @@ pub fn jwt(fields: &mut Fields<'_, '_, '_>) -> Option<Jwt> {
         }),
     });
     let file = match &keys {
-        Some(JwkSet::File(file)) => Some(ExternalReference::Trust(file.clone())),
+        Some(JwkSet::File(file)) => Some(ExternalReference::Trust("broker", file.clone())),
         // Not an error: the broker starts without the set, and fetches it later.
         Some(JwkSet::Url(from)) => from.ca.clone().map(ExternalReference::Later),
         None => None,
