@@ -16,6 +16,9 @@ use crate::client_roots::ClientRoots;
 use crate::revocation;
 use crate::sites::{ServedSite, Sites};
 
+/// Lines of the log about ended connections: one reload may end all connections of a site.
+static WRITTEN: LogLines = LogLines::new(LogLines::USUAL);
+
 /// A client after its handshake.
 pub struct ClientChain {
     /// Its site, as it was at the handshake.
@@ -69,8 +72,6 @@ impl ClientChain {
             let Err(why) = self.check(&app.sites.load(), &mut verified) else {
                 continue;
             };
-            // One reload may end all connections of a site.
-            static WRITTEN: LogLines = LogLines::new(LogLines::USUAL);
             if WRITTEN.may_add() {
                 tracing::warn!("a client's connection is ended: {why}");
             }
