@@ -86,7 +86,7 @@ fn ranges(loaded: &Mutex<Option<Loaded>>, path: &Path) -> io::Result<Arc<Ranges>
 struct Ranges(Vec<(Range<u32>, u32)>);
 
 impl Ranges {
-    /// Lines of `NAME:FIRST:COUNT`. Others are left out. Of ids that two lines have, the line with the lower first id counts.
+    /// Lines of `NAME:FIRST:COUNT`. Others are left out. If two lines have an id, it belongs to the one that begins first.
     fn parse(text: &str) -> Self {
         let mut all: Vec<(Range<u32>, u32)> = Vec::new();
         let mut accounts: HashMap<&str, u32> = HashMap::new();

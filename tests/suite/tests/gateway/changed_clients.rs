@@ -99,7 +99,7 @@ fn an_open_connection_ends_when_client_ca_no_longer_has_its_root() {
     assert!(has_refused(&gateway), "{}", log(&gateway));
 }
 
-/// Whether a request on a new stream of HTTP/2 is answered with 200.
+/// True if the answer to a request on a new stream of HTTP/2 is 200.
 fn is_answered_on(stream: &mut SslStream<TcpStream>, id: u8) -> bool {
     let head = [
         &[0x82, 0x87][..],
