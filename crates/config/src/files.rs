@@ -1,11 +1,14 @@
 //! Checks that need the file system: missing modules, PIN files, folders and users.
 
+mod trust;
+
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use hsmux_token::permissions::{SecretReaders, TrustedOwner};
 
+pub use self::trust::untrusted_files;
 use super::parse;
 use super::reader::ExternalReference;
 use super::users::group_id;
@@ -24,7 +27,7 @@ pub fn check(file: &Path) -> Vec<Mistake> {
         file,
         user: good.and_then(daemons_user),
         others: state_owner(&config),
-        services: services(&config),
+        services: trust::services(&config),
         mistakes,
         of_sites: Vec::new(),
     };
@@ -33,25 +36,6 @@ pub fn check(file: &Path) -> Vec<Mistake> {
         found.consider(config);
     }
     found.in_order()
-}
-
-/// Finds the files that decide who is trusted, and that other users can change. A daemon does not start with them.
-pub fn untrusted_files(config: &Config) -> Vec<Mistake> {
-    let mut found = Findings::none(config);
-    for (line, named) in &config.external_references.0 {
-        if let Some((service, file)) = trusted(named) {
-            found.untrusted(*line, service, file);
-        }
-    }
-    found.in_order()
-}
-
-fn trusted(named: &ExternalReference) -> Option<(&'static str, &Path)> {
-    match named {
-        ExternalReference::Trust(service, file) => Some((service, file)),
-        ExternalReference::OfSite(named) | ExternalReference::Beside(named, _) => trusted(named),
-        _ => None,
-    }
 }
 
 /// Errors that prevent a configuration from replacing the running one.
@@ -122,17 +106,6 @@ fn state_owner(config: &Config) -> Option<u32> {
         .map(|folder| folder.uid())
 }
 
-fn services(config: &Config) -> Vec<(&'static str, u32)> {
-    let gateway = config.gateway.as_ref().and_then(|it| it.user.as_ref());
-    let broker = config.broker.as_ref().and_then(|it| it.user.as_ref());
-    let node = config.node.as_ref().and_then(|it| it.user.as_ref());
-    let users = [("gateway", gateway), ("broker", broker), ("node", node)];
-    let users = users.into_iter();
-    users
-        .filter_map(|(name, user)| Some((name, user?.id()?)))
-        .collect()
-}
-
 struct Findings<'a> {
     file: &'a Path,
     /// The user who needs the secrets, if known.
@@ -151,7 +124,7 @@ impl<'a> Findings<'a> {
             file: &config.file,
             user: daemons_user(config),
             others: None,
-            services: services(config),
+            services: trust::services(config),
             mistakes: Vec::new(),
             of_sites: Vec::new(),
         }
@@ -267,33 +240,6 @@ impl<'a> Findings<'a> {
         } else {
             self.error(line, message);
         }
-    }
-
-    fn trust(&mut self, line: usize, service: &str, file: &Path) {
-        if !self.untrusted(line, service, file) {
-            self.file(line, file);
-        }
-    }
-
-    /// True, with an error, if other users can change this file, or make it: others than root, the daemon's user and
-    /// the one of the service.
-    fn untrusted(&mut self, line: usize, service: &str, file: &Path) -> bool {
-        let of_service = self.services.iter().filter(|(name, _)| *name == service);
-        let others = self
-            .others
-            .into_iter()
-            .chain(of_service.map(|(_, user)| *user));
-        let mut is_refused = |user: u32| {
-            let refused = TrustedOwner::RootOr(user).verify_or_absent(file).err();
-            refused.is_some_and(|error| error.raw_os_error().is_none())
-        };
-        let own = TrustedOwner::RootOrSelf.verify_or_absent(file).err();
-        let own = own.filter(|error| error.raw_os_error().is_none());
-        let refused = own.filter(|_| others.into_iter().all(&mut is_refused));
-        if let Some(error) = &refused {
-            self.error(line, error.to_string());
-        }
-        refused.is_some()
     }
 
     fn appended_file(&mut self, line: usize, file: &Path) {
