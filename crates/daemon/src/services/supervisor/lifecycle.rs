@@ -157,22 +157,11 @@ impl SupervisedService {
             pid: child.id(),
             link: Arc::new(link),
             trail_changed,
+            user: process::user_of(self.name, &process::as_written(&config)).cloned(),
             ready_by: Some(Instant::now() + START_WITHIN),
             ends_by: None,
         };
-        let user = process::user_of(self.name, &process::as_written(&config)).cloned();
-        if now.kept_of != user && !is_beside {
-            now.kept.close();
-        }
-        now.kept_of = user;
-        let text = ToService::Configuration(config.text.to_string());
-        let given = now.kept.give(&process.link);
-        if let Err(error) = given.and_then(|()| process.link.tell(&text)) {
-            // A process that waits for its configuration would keep the clients waiting as well.
-            tracing::error!(%error, "the {} does not get its configuration", self.name);
-            now.kept.close();
-            process.link.close();
-        }
+        self.equip(&mut now, &process, is_beside, &config);
         now.next += 1;
         if !is_beside {
             now.current = process.number;
@@ -185,6 +174,32 @@ impl SupervisedService {
             process.link.close();
         }
         Ok((child, process, config))
+    }
+
+    /// Gives a new process the sockets and its configuration. One that does not take them is ended.
+    pub(super) fn equip(
+        &self,
+        now: &mut SupervisedState,
+        process: &ServiceInstance,
+        is_beside: bool,
+        config: &Config,
+    ) {
+        if now.kept_of != process.user && !is_beside {
+            now.kept.close();
+        }
+        let text = ToService::Configuration(config.text.to_string());
+        let given = now.kept.give(&process.link);
+        if let Err(error) = given.and_then(|()| process.link.tell(&text)) {
+            tracing::error!(%error, "the {} does not get its configuration", self.name);
+            process.link.close();
+            if !is_beside {
+                // A process that waits for its configuration would keep the clients waiting as well.
+                now.kept.close();
+            }
+        }
+        if !is_beside {
+            now.kept_of = process.user.clone();
+        }
     }
 
     /// Waits for a process that something else has started.
@@ -254,6 +269,7 @@ impl SupervisedService {
         now.status.state = ServiceState::Serving;
         now.status.pid = Some(process.pid);
         now.kept = kept;
+        now.kept_of = process.user.clone();
         if !now.listens || now.is_ending {
             now.kept.close();
         }

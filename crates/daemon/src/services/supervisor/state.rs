@@ -40,6 +40,8 @@ pub(super) struct ServiceInstance {
     pub pid: u32,
     pub link: Arc<ServiceLink>,
     pub trail_changed: Arc<OwnedFd>,
+    /// Whose it is; `None`: the daemon's user's.
+    pub user: Option<User>,
     /// It has not said yet that it serves, and is ended at this time if it still has not.
     pub ready_by: Option<Instant>,
     /// It has handed over its sockets, and is killed at this time if it has not ended.

@@ -184,6 +184,41 @@ fn beside_four_replaced_processes_no_further_one_is_replaced() {
     assert!(refused.contains("still serve their clients"), "{refused}");
 }
 
+/// As a program does that ends at once. A later one gets the sockets, and takes over.
+#[test]
+fn a_replacement_that_takes_no_sockets_leaves_them_to_the_next_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = daemon(folder.path());
+    let supervisor = ServiceSupervisor::start(BROKER, daemon.running(), &program()).unwrap();
+    let service = &supervisor.service;
+    let mut now = service.now.lock();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let kept = ListeningSocket {
+        name: "listen".into(),
+        socket: listener.into(),
+    };
+    now.kept.add(kept).unwrap();
+    let (link, ended) = ServiceLink::pair().unwrap();
+    drop(ended);
+    let replacement = ServiceInstance {
+        number: u64::MAX,
+        link: Arc::new(link),
+        ..now.processes[0].clone()
+    };
+    let sockets = |now: &SupervisedState| {
+        let (link, next) = ServiceLink::pair().unwrap();
+        now.kept.give(&link).unwrap();
+        drop(link);
+        let next = ServiceLink::of_service(next);
+        std::iter::from_fn(|| next.hear().ok()).count()
+    };
+    let config = daemon.running().config();
+    service.equip(&mut now, &replacement, true, &config);
+    assert_eq!(sockets(&now), 1);
+    service.equip(&mut now, &replacement, false, &config);
+    assert_eq!(sockets(&now), 0);
+}
+
 #[test]
 fn the_broker_records_on_the_trail_and_hears_at_once_that_it_cannot() {
     let folder = tempfile::tempdir().unwrap();
