@@ -82,6 +82,11 @@ result=0
 step "Tests" tests || result=$?
 if [ "$result" -ne 0 ] && step "Tests that failed, once more" again; then result=0; fi
 
+# Once more near the end, because whoever reads a long log begins there: what each failed test said.
+if [ "$result" -ne 0 ]; then
+    awk '/^---- .* stdout ----$/ { left = 12; print "" } left > 0 && NF { print substr($0, 1, 400); left-- }' "$log"
+fi
+
 # The last line, with the sums of all test programs, including doc tests.
 awk -v unsteady="$(wc -w <<<"${unsteady[*]}")" '/^test result:/ { passed += $4; failed += $6 }
     END { printf "\n%d passed, %d failed\n", passed + unsteady, failed - unsteady }' "$log"
