@@ -198,7 +198,7 @@ impl SupervisedService {
             }
         }
         if !is_beside {
-            now.kept_of = process.user.clone();
+            now.kept_of.clone_from(&process.user);
         }
     }
 
@@ -269,7 +269,7 @@ impl SupervisedService {
         now.status.state = ServiceState::Serving;
         now.status.pid = Some(process.pid);
         now.kept = kept;
-        now.kept_of = process.user.clone();
+        now.kept_of.clone_from(&process.user);
         if !now.listens || now.is_ending {
             now.kept.close();
         }
