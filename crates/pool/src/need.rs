@@ -164,7 +164,8 @@ impl Need {
         }
         if let Some(generation) = self.pinned {
             let seat = catalogue.locate(generation);
-            let seat = SeatSet::of(seat.ok_or_else(|| Error::lost("the connection has ended"))?);
+            let ended = || Error::lost("the token's connection has ended");
+            let seat = SeatSet::of(seat.ok_or_else(ended)?);
             (route.able, route.hopeful) = (seat, seat);
         }
         if let Some(kind) = self.mechanism {

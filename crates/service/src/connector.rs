@@ -154,7 +154,8 @@ impl DaemonConnector {
 
     /// The connection that was made last, of those that have not ended.
     pub fn newest(&self) -> Result<Arc<RemoteToken>> {
-        self.connected.newest()
+        let newest = self.connected.newest();
+        newest.ok_or_else(|| Error::lost("the connection to the daemon has ended"))
     }
 
     /// A connection after its greeting, and the agreed version of frames.

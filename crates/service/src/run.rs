@@ -47,68 +47,103 @@ pub enum EndedBy {
     Signals,
 }
 
+/// What happens to a running service.
+enum RunEvent<S> {
+    Daemon(Result<DaemonEvent>),
+    /// It has left its clients. `None`: it has ended.
+    Left(Option<S>),
+}
+
 /// Runs a service until the daemon at the other end of `link` has ended. `file` is the configuration file, which the
 /// daemon reads.
-pub fn run<S: ServiceProcess>(link: OwnedFd, file: PathBuf, ended_by: EndedBy) -> Result<()> {
+pub fn run<S>(link: OwnedFd, file: PathBuf, ended_by: EndedBy) -> Result<()>
+where
+    S: ServiceProcess + Send + 'static,
+{
     let daemon = Arc::new(Daemon::await_configuration(link, file)?);
-    let (tell, events) = channel();
+    let (tell, events) = channel::<RunEvent<S>>();
     if ended_by == EndedBy::Signals {
         hear_signals(tell.clone())?;
     }
-    listen(&daemon, tell)?;
-    let mut service = S::start(&daemon).inspect_err(|error| daemon.failed(error))?;
+    listen(&daemon, tell.clone())?;
+    let mut serving = Some(S::start(&daemon).inspect_err(|error| daemon.failed(error))?);
     daemon.ready()?;
     loop {
-        match events.recv().unwrap_or(Ok(DaemonEvent::End))? {
-            DaemonEvent::Changed => service.changed(),
-            DaemonEvent::StopListening => match service.stop_listening() {
-                Some(left) => service = left,
-                None => return Ok(()),
-            },
-            DaemonEvent::Terminate => {
-                service.terminate();
-                return Ok(());
+        let event = match events.recv() {
+            Ok(RunEvent::Left(None)) => return Ok(()),
+            Ok(RunEvent::Left(Some(left))) => {
+                left.changed();
+                serving = Some(left);
+                continue;
             }
-            DaemonEvent::HandOver => {
-                service.hand_over();
-                return Ok(());
-            }
-            DaemonEvent::End => {
+            Ok(RunEvent::Daemon(event)) => event?,
+            Err(_) => DaemonEvent::End,
+        };
+        match (event, serving.take()) {
+            (DaemonEvent::End, service) => {
                 // Without a daemon nobody signs. The next daemon starts another service on the same ports, so this one
-                // ends at once.
+                // ends at once, also if it is leaving its clients.
                 std::mem::forget(service);
                 return Ok(());
             }
+            (DaemonEvent::Changed, Some(service)) => {
+                service.changed();
+                serving = Some(service);
+            }
+            (DaemonEvent::StopListening, Some(service)) => {
+                leave(&tell, || service.stop_listening())?;
+            }
+            (DaemonEvent::Terminate, Some(service)) => leave(&tell, || {
+                service.terminate();
+                None
+            })?,
+            (DaemonEvent::HandOver, Some(service)) => leave(&tell, || {
+                service.hand_over();
+                None
+            })?,
+            // It leaves its clients already.
+            (_, None) => {}
         }
     }
 }
 
+/// Leaves the clients on a thread of its own: the daemon may end meanwhile.
+fn leave<S: Send + 'static>(
+    tell: &Sender<RunEvent<S>>,
+    leaves: impl FnOnce() -> Option<S> + Send + 'static,
+) -> Result<()> {
+    let tell = tell.clone();
+    spawn("hsmux-leave", move || {
+        let _ = tell.send(RunEvent::Left(leaves()));
+    })
+}
+
 /// Hears the daemon on a thread of its own: a service that starts or ends waits for answers to its audit events.
-fn listen(daemon: &Arc<Daemon>, tell: Sender<Result<DaemonEvent>>) -> Result<()> {
+fn listen<S: Send + 'static>(daemon: &Arc<Daemon>, tell: Sender<RunEvent<S>>) -> Result<()> {
     let daemon = Arc::clone(daemon);
-    let thread = thread::Builder::new().name("hsmux-link".into());
-    let started = thread.spawn(move || {
+    spawn("hsmux-link", move || {
         loop {
             let event = daemon.next_event();
             let is_last = matches!(event, Ok(DaemonEvent::End) | Err(_));
-            if tell.send(event).is_err() || is_last {
+            if tell.send(RunEvent::Daemon(event)).is_err() || is_last {
                 return;
             }
         }
-    });
-    started.map_err(|error| Error::pool(Kind::Environment, format!("no thread: {error}")))?;
-    Ok(())
+    })
 }
 
-fn hear_signals(tell: Sender<Result<DaemonEvent>>) -> Result<()> {
+fn hear_signals<S: Send + 'static>(tell: Sender<RunEvent<S>>) -> Result<()> {
     let failed = |error| Error::pool(Kind::Environment, format!("signals: {error}"));
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(failed)?;
-    let thread = thread::Builder::new().name("hsmux-signals".into());
-    let started = thread.spawn(move || {
+    spawn("hsmux-signals", move || {
         if signals.forever().next().is_some() {
-            let _ = tell.send(Ok(DaemonEvent::Terminate));
+            let _ = tell.send(RunEvent::Daemon(Ok(DaemonEvent::Terminate)));
         }
-    });
-    started.map_err(failed)?;
-    Ok(())
+    })
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
+    let started = thread::Builder::new().name(name.into()).spawn(work);
+    let failed = |error| Error::pool(Kind::Environment, format!("no thread: {error}"));
+    started.map(drop).map_err(failed)
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hsmux_config::{Config, Isolation, Member, PinSource, User};
 use hsmux_module::Options;
-use hsmux_token::{Result, Token};
-use hsmux_wire::RecentTokens;
+use hsmux_token::{Error, Result, Token};
+use hsmux_wire::{RecentTokens, RemoteToken};
 
 use crate::{Environment, LinkOptions, ProcessConnector, Sandbox, ThreadConnector};
 use hsmux_pool::{Care, Connector, Seat};
@@ -160,6 +160,13 @@ struct NodeConnector {
     connected: RecentTokens,
 }
 
+impl NodeConnector {
+    fn newest(&self) -> Result<Arc<RemoteToken>> {
+        let newest = self.connected.newest();
+        newest.ok_or_else(|| Error::lost("the link to the other host has ended"))
+    }
+}
+
 impl Connector for NodeConnector {
     fn connect(&self) -> Result<Arc<dyn Token>> {
         let token = self.connector.start()?;
@@ -183,14 +190,14 @@ impl Connector for NodeConnector {
     }
 
     fn outgrown(&self) -> Result<bool> {
-        let token = self.connected.newest()?;
+        let token = self.newest()?;
         let (was, now) = (token.info(), token.inquire()?);
         let lanes = now.lanes.clamp(1, self.lanes.max(1));
         Ok(now.mechanisms != was.mechanisms || lanes != was.lanes)
     }
 
     fn connect_probe(&self) -> Result<Arc<dyn Token>> {
-        Ok(self.connected.newest()?)
+        Ok(self.newest()?)
     }
 }
 

@@ -95,15 +95,29 @@ impl SoftHsm {
         }
     }
 
-    /// The object file with these bytes, its contents, and their offset.
-    fn object_with(&self, bytes: &[u8]) -> (PathBuf, Vec<u8>, usize) {
+    /// How many objects all tokens have together, by their files. A program that logs in to a token at the same time as
+    /// another gets CKR_GENERAL_ERROR now and then.
+    pub fn objects(&self) -> usize {
+        let of_token = |file: &PathBuf| file.ends_with("token.object");
+        let objects = self.files().into_iter().filter(|file| !of_token(file));
+        objects
+            .filter(|file| file.extension().is_some_and(|end| end == "object"))
+            .count()
+    }
+
+    /// The files of all tokens.
+    fn files(&self) -> Vec<PathBuf> {
         let below = |folder: &Path| {
             let entries = fs::read_dir(folder).expect("a folder");
             entries.map(|entry| entry.expect("an entry").path())
         };
         let tokens: Vec<_> = below(&self.folder.join("tokens")).collect();
-        let mut files = tokens.iter().flat_map(|token| below(token));
-        let found = files.find_map(|file| {
+        tokens.iter().flat_map(|token| below(token)).collect()
+    }
+
+    /// The object file with these bytes, its contents, and their offset.
+    fn object_with(&self, bytes: &[u8]) -> (PathBuf, Vec<u8>, usize) {
+        let found = self.files().into_iter().find_map(|file| {
             let object = fs::read(&file).expect("a file of the token");
             let at = object.windows(bytes.len()).position(|part| part == bytes)?;
             Some((file, object, at))

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Weak};
 
 use hsmux_token::sync::Mutex;
-use hsmux_token::{Error, Result};
 
 use super::RemoteToken;
 
@@ -20,11 +19,10 @@ impl RecentTokens {
     }
 
     /// The newest connection that has not ended.
-    pub fn newest(&self) -> Result<Arc<RemoteToken>> {
+    pub fn newest(&self) -> Option<Arc<RemoteToken>> {
         // A token that is dropped here may complete requests, so the lock is not held.
         let tokens: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
-        let newest = tokens.into_iter().rev().find(|token| !token.is_lost());
-        newest.ok_or_else(|| Error::lost("the connection has ended"))
+        tokens.into_iter().rev().find(|token| !token.is_lost())
     }
 }
 
@@ -57,7 +55,7 @@ mod tests {
     fn an_earlier_connection_is_used_when_the_newest_has_ended() {
         let reactor = Reactor::start().unwrap();
         let recent = RecentTokens::default();
-        assert!(recent.newest().is_err());
+        assert!(recent.newest().is_none());
         let (first, _first_far) = connect(&reactor);
         let (second, _second_far) = connect(&reactor);
         recent.add(&first);
@@ -66,6 +64,6 @@ mod tests {
         second.abort("a test");
         assert!(Arc::ptr_eq(&recent.newest().unwrap(), &first));
         drop(first);
-        assert!(recent.newest().is_err());
+        assert!(recent.newest().is_none());
     }
 }

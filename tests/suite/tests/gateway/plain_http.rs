@@ -264,7 +264,7 @@ fn a_proxy_has_to_send_a_proxy_header() {
 
 #[test]
 fn plain_http_is_served_while_the_gateway_leaves() {
-    let mut gateway = with("leave_time = \"60s\"", "acme");
+    let mut gateway = with("leave_time = \"1h\"", "acme");
     let daemon = gateway.rig.daemon.as_ref().expect("a daemon");
     daemon.signal(Signal::TERM);
     until("the end is announced", PATIENCE, || {

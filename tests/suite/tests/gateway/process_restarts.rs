@@ -111,6 +111,22 @@ fn a_gateway_that_cannot_start_leaves_its_clients_to_the_old_one() {
     other.says("the daemon has no broker");
 }
 
+/// One leaves its clients after a hand-over, the other because the daemon stops.
+#[test]
+fn a_gateway_that_leaves_its_clients_ends_with_the_daemon() {
+    let mut rig = Gateway::prepare();
+    configure(&mut rig, "leave_time = \"1h\"", &site());
+    let mut gateway = Gateway::start_by(rig, Rig::start);
+    let old = restart(&gateway);
+    let daemon = gateway.rig.daemon.as_ref().expect("a daemon");
+    daemon.signal(Signal::TERM);
+    until("the end is announced", PATIENCE, || {
+        gateway.health().contains(" 503 ").then_some(())
+    });
+    assert!(running(old));
+    gateway.rig.kill_to_the_last();
+}
+
 /// Puts another file in the place of a program, as an installation does.
 fn install(from: &Path, to: &Path) {
     let new = to.with_extension("new");
