@@ -1,9 +1,10 @@
 //! Runs a service from its start to its end.
 
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use hsmux_token::{Error, Kind, Result};
@@ -47,103 +48,89 @@ pub enum EndedBy {
     Signals,
 }
 
-/// What happens to a running service.
-enum RunEvent<S> {
-    Daemon(Result<DaemonEvent>),
-    /// It has left its clients. `None`: it has ended.
-    Left(Option<S>),
-}
-
-/// Runs a service until the daemon at the other end of `link` has ended. `file` is the configuration file, which the
-/// daemon reads.
-pub fn run<S>(link: OwnedFd, file: PathBuf, ended_by: EndedBy) -> Result<()>
-where
-    S: ServiceProcess + Send + 'static,
-{
+/// Runs a service until it has ended, or the daemon at the other end of `link` has. `file` is the configuration file,
+/// which the daemon reads.
+///
+/// Returns at once when the daemon has ended, whatever the service does: without a daemon nobody signs, and the next
+/// daemon starts another service on the same ports. The process has to end then.
+pub fn run<S: ServiceProcess>(link: OwnedFd, file: PathBuf, ended_by: EndedBy) -> Result<()> {
     let daemon = Arc::new(Daemon::await_configuration(link, file)?);
-    let (tell, events) = channel::<RunEvent<S>>();
+    let (tell, events) = channel();
     if ended_by == EndedBy::Signals {
         hear_signals(tell.clone())?;
     }
-    listen(&daemon, tell.clone())?;
-    let mut serving = Some(S::start(&daemon).inspect_err(|error| daemon.failed(error))?);
-    daemon.ready()?;
+    let (end, ended) = channel();
+    let heard = Arc::clone(&daemon);
+    spawn("hsmux-link", end.clone(), move || hear(&heard, &tell))?;
+    spawn("hsmux-service", end, move || serve::<S>(&daemon, &events))?;
+    ended.recv().unwrap_or(Ok(()))
+}
+
+/// Hears the daemon until it has ended: a service that starts or ends waits for answers to its audit events.
+fn hear(daemon: &Daemon, tell: &Sender<DaemonEvent>) -> Result<()> {
     loop {
-        let event = match events.recv() {
-            Ok(RunEvent::Left(None)) => return Ok(()),
-            Ok(RunEvent::Left(Some(left))) => {
-                left.changed();
-                serving = Some(left);
-                continue;
-            }
-            Ok(RunEvent::Daemon(event)) => event?,
-            Err(_) => DaemonEvent::End,
-        };
-        match (event, serving.take()) {
-            (DaemonEvent::End, service) => {
-                // Without a daemon nobody signs. The next daemon starts another service on the same ports, so this one
-                // ends at once, also if it is leaving its clients.
-                std::mem::forget(service);
-                return Ok(());
-            }
-            (DaemonEvent::Changed, Some(service)) => {
-                service.changed();
-                serving = Some(service);
-            }
-            (DaemonEvent::StopListening, Some(service)) => {
-                leave(&tell, || service.stop_listening())?;
-            }
-            (DaemonEvent::Terminate, Some(service)) => leave(&tell, || {
-                service.terminate();
-                None
-            })?,
-            (DaemonEvent::HandOver, Some(service)) => leave(&tell, || {
-                service.hand_over();
-                None
-            })?,
-            // It leaves its clients already.
-            (_, None) => {}
+        match daemon.next_event()? {
+            DaemonEvent::End => return Ok(()),
+            // It may have ended.
+            event => drop(tell.send(event)),
         }
     }
 }
 
-/// Leaves the clients on a thread of its own: the daemon may end meanwhile.
-fn leave<S: Send + 'static>(
-    tell: &Sender<RunEvent<S>>,
-    leaves: impl FnOnce() -> Option<S> + Send + 'static,
-) -> Result<()> {
-    let tell = tell.clone();
-    spawn("hsmux-leave", move || {
-        let _ = tell.send(RunEvent::Left(leaves()));
-    })
-}
-
-/// Hears the daemon on a thread of its own: a service that starts or ends waits for answers to its audit events.
-fn listen<S: Send + 'static>(daemon: &Arc<Daemon>, tell: Sender<RunEvent<S>>) -> Result<()> {
-    let daemon = Arc::clone(daemon);
-    spawn("hsmux-link", move || {
-        loop {
-            let event = daemon.next_event();
-            let is_last = matches!(event, Ok(DaemonEvent::End) | Err(_));
-            if tell.send(RunEvent::Daemon(event)).is_err() || is_last {
-                return;
+/// Starts the service, and does what the events ask for until it has ended.
+fn serve<S: ServiceProcess>(daemon: &Arc<Daemon>, events: &Receiver<DaemonEvent>) -> Result<()> {
+    let mut service = S::start(daemon).inspect_err(|error| daemon.failed(error))?;
+    daemon.ready()?;
+    for event in events {
+        match event {
+            DaemonEvent::Changed => service.changed(),
+            DaemonEvent::StopListening => match service.stop_listening() {
+                Some(left) => service = left,
+                None => return Ok(()),
+            },
+            DaemonEvent::Terminate => {
+                service.terminate();
+                return Ok(());
             }
+            DaemonEvent::HandOver => {
+                service.hand_over();
+                return Ok(());
+            }
+            DaemonEvent::End => break,
         }
-    })
+    }
+    // The daemon has ended, and the process does.
+    std::mem::forget(service);
+    Ok(())
 }
 
-fn hear_signals<S: Send + 'static>(tell: Sender<RunEvent<S>>) -> Result<()> {
+fn hear_signals(tell: Sender<DaemonEvent>) -> Result<()> {
     let failed = |error| Error::pool(Kind::Environment, format!("signals: {error}"));
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(failed)?;
-    spawn("hsmux-signals", move || {
+    let (end, _) = channel();
+    spawn("hsmux-signals", end, move || {
         if signals.forever().next().is_some() {
-            let _ = tell.send(RunEvent::Daemon(Ok(DaemonEvent::Terminate)));
+            let _ = tell.send(DaemonEvent::Terminate);
         }
+        Ok(())
     })
 }
 
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
-    let started = thread::Builder::new().name(name.into()).spawn(work);
+/// Starts a thread. Its result, or its panic, goes to `end`.
+fn spawn(
+    name: &'static str,
+    end: Sender<Result<()>>,
+    work: impl FnOnce() -> Result<()> + Send + 'static,
+) -> Result<()> {
+    let thread = thread::Builder::new().name(name.into());
+    let started = thread.spawn(move || {
+        let result = catch_unwind(AssertUnwindSafe(work));
+        let panicked = |_| Err(Error::lost(format!("the thread {name} has panicked")));
+        let _ = end.send(result.unwrap_or_else(panicked));
+    });
     let failed = |error| Error::pool(Kind::Environment, format!("no thread: {error}"));
     started.map(drop).map_err(failed)
 }
+
+#[cfg(test)]
+mod tests;

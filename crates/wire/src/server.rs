@@ -110,7 +110,7 @@ impl HandedOver {
     pub fn pass_on(&self, pass: impl FnOnce(&UnixStream, u16) -> Result<()>) -> Result<()> {
         match self.0.upgrade() {
             Some(caller) => pass(caller.stream(), caller.version()),
-            None => Err(Error::lost("the program's connection has ended")),
+            None => Err(Error::lost("the client's connection has ended")),
         }
     }
 

@@ -128,7 +128,9 @@ impl Services {
     /// Waits for those that end when their clients have gone: as long as the configuration gives them for that.
     pub(crate) fn drain(&self, config: &Config) {
         let begun = Instant::now();
-        for service in &*self.0.lock() {
+        // Without the lock: meanwhile administrators ask how services are.
+        let services = self.0.lock().clone();
+        for service in services {
             let Some(within) = drain_time(service.name(), config) else {
                 continue;
             };

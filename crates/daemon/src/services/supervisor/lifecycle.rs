@@ -52,7 +52,8 @@ impl SupervisedService {
             now.status.state = ServiceState::Ended;
             now.status.pid = None;
             now.status.problem = Some(ended.problem.to_string());
-            if !ended.has_served || ended.problem.kind() == Kind::Protocol {
+            let had_sockets = ended.number.is_some();
+            if had_sockets && !ended.has_served || ended.problem.kind() == Kind::Protocol {
                 // The sockets may be why. A process that was taken over could have others accept on them.
                 now.kept.close();
             }

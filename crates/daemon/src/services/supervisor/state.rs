@@ -23,7 +23,7 @@ pub(super) struct SupervisedState {
     pub next: u64,
     /// Those of the current process.
     pub kept: KeptSockets,
-    /// Whose processes have had them.
+    /// The user of the process that had them last; `None` as in [`ServiceInstance::user`].
     pub kept_of: Option<User>,
     /// A restart by an administrator is under way.
     pub restart: Restart,
@@ -40,7 +40,7 @@ pub(super) struct ServiceInstance {
     pub pid: u32,
     pub link: Arc<ServiceLink>,
     pub trail_changed: Arc<OwnedFd>,
-    /// Whose it is; `None`: the daemon's user's.
+    /// Its user, as the configuration names it; `None`: it names none.
     pub user: Option<User>,
     /// It has not said yet that it serves, and is ended at this time if it still has not.
     pub ready_by: Option<Instant>,

@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
 
 use hsmux_audit::{Actor, Event};
+use hsmux_config::User;
 use hsmux_pool::Seat;
 use hsmux_token::{Class, ObjectId, Token};
 use hsmux_wire::{
@@ -184,14 +185,10 @@ fn beside_four_replaced_processes_no_further_one_is_replaced() {
     assert!(refused.contains("still serve their clients"), "{refused}");
 }
 
-/// As a program does that ends at once. A later one gets the sockets, and takes over.
-#[test]
-fn a_replacement_that_takes_no_sockets_leaves_them_to_the_next_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let daemon = daemon(folder.path());
+/// A supervised service whose current process listens on a socket, and a process that has ended already.
+fn with_a_socket(daemon: &Daemon) -> (ServiceSupervisor, ServiceInstance) {
     let supervisor = ServiceSupervisor::start(BROKER, daemon.running(), &program()).unwrap();
-    let service = &supervisor.service;
-    let mut now = service.now.lock();
+    let mut now = supervisor.service.now.lock();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let kept = ListeningSocket {
         name: "listen".into(),
@@ -200,23 +197,72 @@ fn a_replacement_that_takes_no_sockets_leaves_them_to_the_next_one() {
     now.kept.add(kept).unwrap();
     let (link, ended) = ServiceLink::pair().unwrap();
     drop(ended);
-    let replacement = ServiceInstance {
+    let process = ServiceInstance {
         number: u64::MAX,
         link: Arc::new(link),
         ..now.processes[0].clone()
     };
-    let sockets = |now: &SupervisedState| {
-        let (link, next) = ServiceLink::pair().unwrap();
-        now.kept.give(&link).unwrap();
-        drop(link);
-        let next = ServiceLink::of_service(next);
-        std::iter::from_fn(|| next.hear().ok()).count()
+    drop(now);
+    (supervisor, process)
+}
+
+/// The sockets that the next process would get.
+fn sockets(now: &SupervisedState) -> usize {
+    let (link, next) = ServiceLink::pair().unwrap();
+    now.kept.give(&link).unwrap();
+    drop(link);
+    let next = ServiceLink::of_service(next);
+    std::iter::from_fn(|| next.hear().ok()).count()
+}
+
+/// Of a program that ends at once, for example.
+#[test]
+fn a_replacement_that_takes_no_sockets_leaves_them_to_the_next_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = daemon(folder.path());
+    let (supervisor, ended) = with_a_socket(&daemon);
+    let replacement = ServiceInstance {
+        user: Some(User::Id(65534)),
+        ..ended
     };
+    let service = &supervisor.service;
+    let mut now = service.now.lock();
     let config = daemon.running().config();
     service.equip(&mut now, &replacement, true, &config);
-    assert_eq!(sockets(&now), 1);
-    service.equip(&mut now, &replacement, false, &config);
+    assert_eq!((sockets(&now), &now.kept_of), (1, &None));
+}
+
+#[test]
+fn a_next_process_that_takes_no_sockets_closes_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = daemon(folder.path());
+    let (supervisor, ended) = with_a_socket(&daemon);
+    let mut now = supervisor.service.now.lock();
+    let config = daemon.running().config();
+    supervisor.service.equip(&mut now, &ended, false, &config);
     assert_eq!(sockets(&now), 0);
+}
+
+#[test]
+fn a_next_process_of_another_user_gets_no_sockets() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = daemon(folder.path());
+    let (supervisor, process) = with_a_socket(&daemon);
+    let service = &supervisor.service;
+    let mut now = service.now.lock();
+    let config = daemon.running().config();
+    let kept = [None, Some(User::Id(65534))].map(|user| {
+        let (link, _service) = ServiceLink::pair().unwrap();
+        let next = ServiceInstance {
+            user,
+            link: Arc::new(link),
+            ..process.clone()
+        };
+        service.equip(&mut now, &next, false, &config);
+        sockets(&now)
+    });
+    assert_eq!(kept, [1, 0]);
+    assert_eq!(now.kept_of, Some(User::Id(65534)));
 }
 
 #[test]
