@@ -21,7 +21,7 @@ docs=(build-essential python3)
 judges=("${build[@]}" softhsm2 opensc gnutls-bin libcmocka-dev libssl-dev dpkg-dev python3 python3-venv golang-go)
 test=("${wordpress[@]}" gnutls-bin libnss3-tools openssh-client openssh-server default-jdk-headless
       python3-pykcs11 python3-hvac python3-prometheus-client python3-grpcio python3-venv golang-go git libnginx-mod-stream
-      python3-cbor2 faketime apache2-bin chromium testssl.sh pebble certbot lego goaccess)
+      systemd python3-cbor2 faketime apache2-bin chromium testssl.sh pebble certbot lego goaccess)
 
 declare -n wanted=${1:?build, fuzz, demo, bench, attacks, cluster, wordpress, judges, docs or test}
 

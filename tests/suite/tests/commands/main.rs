@@ -19,6 +19,7 @@ mod output_schema;
 mod pins;
 mod preload;
 mod roster;
+mod systemd;
 mod tables;
 mod tls;
 mod token_init;
