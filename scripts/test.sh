@@ -84,7 +84,7 @@ if [ "$result" -ne 0 ] && step "Tests that failed, once more" again; then result
 
 # Once more near the end, because whoever reads a long log begins there: what each failed test said.
 if [ "$result" -ne 0 ]; then
-    awk '/^---- .* stdout ----$/ { left = 12; print "" } left > 0 && NF { print substr($0, 1, 400); left-- }' "$log"
+    awk '/ panicked at / { left = 12; print "" } left > 0 && NF { print substr($0, 1, 400); left-- }' "$log"
 fi
 
 # The last line, with the sums of all test programs, including doc tests.

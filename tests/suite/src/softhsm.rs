@@ -95,8 +95,8 @@ impl SoftHsm {
         }
     }
 
-    /// How many objects all tokens have together, by their files. A program that logs in to a token at the same time as
-    /// another gets CKR_GENERAL_ERROR now and then.
+    /// How many objects all tokens have together, by their files: of two programs that log in to a token at the same
+    /// time, one gets CKR_GENERAL_ERROR now and then.
     pub fn objects(&self) -> usize {
         let of_token = |file: &PathBuf| file.ends_with("token.object");
         let objects = self.files().into_iter().filter(|file| !of_token(file));
