@@ -47,6 +47,8 @@ pub(super) fn resume(world: &World, pool: &Pool, number: usize) {
     }
     model.is_pin_held = false;
     model.refused.clear();
+    model.resuming += 1;
     drop(state);
     let _ = pool.resume(&world.plan.tokens[number].member);
+    world.state().tokens[number].resuming -= 1;
 }

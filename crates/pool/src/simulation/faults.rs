@@ -137,13 +137,14 @@ impl World {
             let model = &mut state.tokens[token];
             let is_changed =
                 model.is_changed || !model.false_keys.is_empty() || model.serial != at_first.serial;
-            let pin = (model.is_pin_held, std::mem::take(&mut model.refused));
+            let refused = std::mem::take(&mut model.refused);
+            let pin = (model.is_pin_held, refused, model.resuming);
             let mut proved = std::mem::take(&mut model.proved);
             if model.serial != at_first.serial {
                 proved.clear();
             }
             *model = at_first;
-            (model.is_pin_held, model.refused) = pin;
+            (model.is_pin_held, model.refused, model.resuming) = pin;
             model.proved = proved;
             lost.extend(alive.into_iter().filter(|number| {
                 let connection = &state.connections[number];

@@ -98,6 +98,7 @@ impl TokenPlan {
             slowness: Duration::from_millis(1),
             is_pin_held: false,
             refused: BTreeSet::new(),
+            resuming: 0,
             proved: BTreeSet::new(),
         }
     }

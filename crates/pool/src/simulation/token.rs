@@ -40,6 +40,8 @@ pub(super) struct TokenModel {
     pub is_pin_held: bool,
     /// Seats whose last attempt was refused for the PIN.
     pub refused: BTreeSet<String>,
+    /// How many commands resume the member now. A refusal may come before they take effect.
+    pub resuming: usize,
     /// Keys that a connection has proved while all have been of the same token.
     pub proved: BTreeSet<usize>,
 }

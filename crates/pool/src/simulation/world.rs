@@ -109,7 +109,7 @@ impl World {
             model.false_now = model.false_keys.clone();
         }
         if let Some(error) = model.refuse() {
-            if model.is_pin_held && is_heard {
+            if model.is_pin_held && is_heard && model.resuming == 0 {
                 model.refused.insert(seat.into());
             }
             return Err(error);
