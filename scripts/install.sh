@@ -29,6 +29,7 @@ done
 if [ "${1-}" = --remove ]; then
     for file in "${files[@]}"; do rm -f "$DESTDIR$file"; done
     rm -f "$DESTDIR$share"/man/man1/hsmux{,-*}.1
+    echo "hsmux is removed. What may hold keys and PINs stays: /etc/hsmux, /var/lib/hsmux*, and the users hsmux*"
     exit
 fi
 
