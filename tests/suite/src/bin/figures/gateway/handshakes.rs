@@ -19,30 +19,25 @@ const USERS: usize = 20;
 const EC: &str = "ecdsa_secp256r1_sha256";
 const RSA: &str = "rsa_pss_rsae_sha256";
 
-/// The token's module in worker processes.
-const WORKERS: &str = "workers = 2\nsessions = 1";
-
 /// One SoftHSM token with an EC and an RSA key, and certificates for both.
-fn rig(workers: &str) -> Rig {
-    let mut rig = with_page(1);
+fn rig() -> Rig {
+    let rig = with_page(1);
     for key in ["rsa", "ec"] {
         certify(&rig, key, key, 30);
     }
-    let member = &mut rig.config.members[0];
-    *member = member.clone().with(workers);
     rig
 }
 
-/// A gateway over it.
-pub fn gateway(workers: &str) -> Gateway {
+/// A gateway over it, with the default configuration.
+pub fn gateway() -> Gateway {
     let site = "[[site]]\ncertificates = [\"rsa.pem\", \"ec.pem\"]\nroot = \"www\"";
-    Gateway::start(rig(workers), "", site)
+    Gateway::start(rig(), "", site)
 }
 
 /// P-256 beside nginx with the key in a file, RSA-2048 beside nginx with the engine over SoftHSM.
 pub fn handshakes(effort: Effort) -> Result<Vec<CompareReport>> {
     preparing("a gateway, nginx with keys in files, and nginx with OpenSSL's engine");
-    let gateway = gateway(WORKERS);
+    let gateway = gateway();
     let rig = &gateway.rig;
     let file = |key: &str| rig.keys.file(key).display().to_string();
     let token = |key: &str| {
@@ -115,7 +110,7 @@ pub fn handshakes(effort: Effort) -> Result<Vec<CompareReport>> {
 /// The tokens' signatures for resumed sessions.
 pub fn resumed(effort: Effort) -> Result<Vec<Fact>> {
     preparing("a gateway");
-    let gateway = gateway(WORKERS);
+    let gateway = gateway();
     let mut options = burst(&gateway.address, USERS, effort.turn);
     options.resume = 1.0;
     Turns::new([effort.turn]).next("resumed sessions");

@@ -39,7 +39,7 @@ pub fn one_user(effort: Effort) -> Result<CompareReport> {
         turn: TURN,
         ..effort
     };
-    let by_default = gateway("");
+    let by_default = gateway();
     let rig = &by_default.rig;
     let key = rig.keys.file("ec").display().to_string();
     let nginx = Nginx::start(rig, "files", &[("ec", key)], None);
