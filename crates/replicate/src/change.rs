@@ -243,7 +243,8 @@ impl Coordinator {
                 ..
             } => {
                 // It answers by its old name, and says the one that it has now.
-                made.extend(present.access(TimeLimit::Until(deadline)).find(*id)?);
+                let access = present.access(TimeLimit::Until(deadline));
+                made.extend(access.find_renamed(*id)?);
                 gone.extend((!made.iter().any(|object| object.id == *id)).then_some(*id));
             }
             _ => {}

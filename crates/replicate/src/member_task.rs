@@ -374,7 +374,7 @@ fn set(
     };
     let there = match access.run(&set) {
         // It has its new name when it is read by the old one.
-        Ok(_) => access.find(object)?,
+        Ok(_) => access.find_renamed(object)?,
         Err(error) if token_access::is_absent(&error) => access.find(becomes)?,
         Err(error) => return Err(error),
     };
