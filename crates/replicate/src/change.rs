@@ -107,7 +107,7 @@ impl Coordinator {
         };
         match planned {
             Ok(plan) => self.carry_out(change, members, roster, operation, &plan),
-            Err(error) if self.may_stay_alone(&error) => {
+            Err(error) if self.may_stay_alone(operation, &error) => {
                 tracing::warn!(%error, "the new key is not copied to other members");
                 self.on_one(members, roster, operation, source)
             }
@@ -117,8 +117,10 @@ impl Coordinator {
 
     /// True if a key that cannot be copied may exist on one member: one replica is enough, or `replicas` is not set
     /// and no key of its kind can be copied.
-    fn may_stay_alone(&self, error: &Error) -> bool {
-        let is_enough = self.replicas == 1 && error.scope() == Scope::Request;
+    fn may_stay_alone(&self, operation: &Operation, error: &Error) -> bool {
+        // All else is on several members, and a change of it reaches them all.
+        let is_alone = keys::makes_key(operation) || error.kind() == Kind::Unsupported;
+        let is_enough = self.replicas == 1 && error.scope() == Scope::Request && is_alone;
         is_enough || self.lone_keys == LoneKeys::Made && keys::stays_where_it_is_made(error)
     }
 
