@@ -5,7 +5,7 @@ use super::journal::{JournalRecord, SyncPolicy};
 use super::keys;
 use super::members::{PoolMember, PoolMembers, PresentMember, present};
 use super::objects;
-use super::plan::{Roster, too_few};
+use super::plan::{ChangePlan, Roster, too_few};
 use super::replicated_key::ReplicatedKey;
 use super::replicator::Replicator;
 use super::token_access::TimeLimit;
@@ -54,7 +54,7 @@ impl Coordinator {
             return self.directly(members, &roster.here[0], &operation, deadline);
         }
         let change = self.journal.begin(operation.call())?;
-        let answer = self.plan_and_carry(change, members, &roster, &operation, source.as_ref());
+        let answer = self.plan_and_carry(change, members, &mut roster, &operation, source.as_ref());
         // Also those that have come into service meanwhile.
         self.settle_all(&present(members), members);
         self.journal.drop_keys(false);
@@ -80,7 +80,7 @@ impl Coordinator {
         &self,
         change: u64,
         members: &dyn PoolMembers,
-        roster: &Roster,
+        roster: &mut Roster,
         operation: &Operation,
         source: Option<&PresentMember>,
     ) -> Result<Outcome> {
@@ -103,8 +103,9 @@ impl Coordinator {
                 }
             }
         } else {
-            objects::plan(roster, operation, source)
+            self.plan_in_order(roster, operation, source)
         };
+        let roster = &*roster;
         match planned {
             Ok(plan) => self.carry_out(change, members, roster, operation, &plan),
             Err(error) if self.may_stay_alone(operation, &error) => {
@@ -113,6 +114,33 @@ impl Coordinator {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Plans a change of objects. Members in service that still owe an earlier change of one of them do this one
+    /// afterwards, as if they were away.
+    fn plan_in_order(
+        &self,
+        roster: &mut Roster,
+        operation: &Operation,
+        source: Option<&PresentMember>,
+    ) -> Result<ChangePlan> {
+        let named = operation.objects().filter_map(|object| match object {
+            ObjectRef::Token(id) => Some(*id),
+            ObjectRef::Session(_) => None,
+        });
+        let named: Vec<_> = named.collect();
+        self.set_debtors_aside(roster, &named)?;
+        let plan = objects::plan(roster, operation, source)?;
+        if self.set_debtors_aside(roster, &plan.makes)? {
+            return objects::plan(roster, operation, source);
+        }
+        Ok(plan)
+    }
+
+    /// Says whether there are some.
+    fn set_debtors_aside(&self, roster: &mut Roster, objects: &[ObjectId]) -> Result<bool> {
+        let owing = self.journal.read(|state| state.debtors(objects));
+        roster.set_aside(&owing, self.replicas == 0)
     }
 
     /// True if a key that cannot be copied may exist on one member: one replica is enough, or `replicas` is not set

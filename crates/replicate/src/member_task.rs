@@ -148,7 +148,7 @@ impl MemberTask {
                 object,
                 becomes,
                 template,
-            } => set(access, *object, *becomes, template),
+            } => set(access, *object, *becomes, template, again),
             // A member that has no model has no use for its copy.
             Self::Copy { object, .. } if access.find(*object)?.is_none() => {
                 Ok(TaskEffect::default())
@@ -367,7 +367,19 @@ fn set(
     object: ObjectId,
     becomes: ObjectId,
     template: &Attributes,
+    again: bool,
 ) -> Result<TaskEffect> {
+    let is_renamed = again && object != becomes;
+    // It was fetched by its new name although the old one was there.
+    if let Some(there) = is_renamed
+        .then(|| access.find(becomes))
+        .transpose()?
+        .flatten()
+    {
+        let mut effect = remove(access, &[object])?;
+        effect.made.push(there);
+        return Ok(effect);
+    }
     let set = Operation::SetAttributes {
         object: object.into(),
         template: template.clone(),

@@ -75,8 +75,8 @@ impl LaterFate<'_> {
             MemberTask::Copy { makes, object, .. } => {
                 let is_model = self.models.remove(makes);
                 let copy = self.fate(change, *makes);
-                // Its model will not be there: data is fetched from others, and the others have the copy.
-                if object.class == Class::DATA && self.fate(change, *object).is_none() {
+                // Its model will not be there, or not by this name: data is fetched from others, and these have the copy.
+                if object.class == Class::DATA && self.fate(change, *object) != Some(*object) {
                     return copy.map(|makes| MemberTask::Fetch { makes });
                 }
                 if copy.is_none() && !is_model {
@@ -270,6 +270,12 @@ mod tests {
         // Data is nowhere to be had then, but its copy is.
         let fetched = owed(&[fetch(data(1)), copy(data(1), data(2)), remove(data(1))]);
         assert_eq!(fetched, ["Fetch 2", "Remove 1"]);
+        let renamed = owed(&[
+            fetch(data(1)),
+            copy(data(1), data(2)),
+            rename(data(1), data(3)),
+        ]);
+        assert_eq!(renamed, ["Fetch 3", "Fetch 2", "Set 1,3"]);
         let nothing = owed(&[
             create(key(1)),
             copy(key(1), key(2)),
