@@ -115,6 +115,7 @@ impl WrappableKey<'_> {
         roster: &Roster,
         source: TokenAccess,
     ) -> Result<ChangePlan> {
+        let is_named = self.given_id().is_none();
         let works = self.works(source)?;
         let mut plan = ChangePlan {
             makes: works.iter().map(StoredKeyPart::makes).collect(),
@@ -131,7 +132,7 @@ impl WrappableKey<'_> {
                 .and_then(|pin| Channel::to(source, &pin)?.seal(self.key))
                 .and_then(|envelope| {
                     let works = works.iter().map(|work| work.sealed(&envelope)).collect();
-                    Duty::storing(&present.serial, Some(access), works)
+                    Duty::storing(&present.serial, Some(access), works, is_named)
                 });
             match duty {
                 Ok(duty) => plan.duties.push(duty),
@@ -162,7 +163,8 @@ impl WrappableKey<'_> {
             };
             let envelope = Channel::to(source, &pin)?.seal(self.key)?;
             let works = works.iter().map(|work| work.sealed(&envelope)).collect();
-            plan.duties.push(Duty::storing(serial, None, works)?);
+            plan.duties
+                .push(Duty::storing(serial, None, works, is_named)?);
         }
         Ok(plan)
     }
@@ -238,12 +240,14 @@ impl WrappableKey<'_> {
     /// Gives the key a CKA_ID where the caller gave none: on a token without one, halves and copies
     /// cannot be told.
     fn name_it(&mut self, id: &[u8]) {
-        let given = [&self.asked, &self.found].iter().find_map(|a| {
-            a.get(CKA_ID)
-                .filter(|id| !id.is_empty())
-                .map(<[u8]>::to_vec)
-        });
+        let given = self.given_id().map(<[u8]>::to_vec);
         self.asked.set(CKA_ID, given.unwrap_or_else(|| id.to_vec()));
+    }
+
+    /// The caller's CKA_ID.
+    fn given_id(&self) -> Option<&[u8]> {
+        let mut given = [&self.asked, &self.found].into_iter();
+        given.find_map(|a| a.get(CKA_ID).filter(|id| !id.is_empty()))
     }
 }
 

@@ -166,18 +166,24 @@ impl Duty {
     }
 
     /// Tasks that store a new key: it is nowhere yet. `access` is `None` for a member that is away. A member that died
-    /// while it stored the key removes what it has half made, and stores it again.
+    /// while it stored the key removes what it has half made, and stores it again. If `is_named`, its CKA_ID is new.
     pub fn storing(
         serial: &str,
         access: Option<TokenAccess>,
         works: Vec<MemberTask>,
+        is_named: bool,
     ) -> Result<Self> {
         let (mut half_made, mut undo) = (Vec::new(), Vec::new());
+        // Another object of that name must not go with it.
+        let is_free = |passing| match access {
+            _ if is_named => Ok(true),
+            Some(access) => Ok(access.find(passing)?.is_none()),
+            None => Ok(false),
+        };
         for work in &works {
             let mut objects = work.makes().to_vec();
-            // Another object of that name must not go with it.
-            if let (Some(access), Some(passing)) = (access, work.passing_name(serial))
-                && access.find(passing)?.is_none()
+            if let Some(passing) = work.passing_name(serial)
+                && is_free(passing)?
             {
                 objects.push(passing);
                 let objects = vec![passing];
