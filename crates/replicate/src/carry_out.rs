@@ -40,24 +40,32 @@ impl Coordinator {
         );
         if let Err(error) = written {
             if plan.begun {
-                self.take_back(change, members, roster, plan, &error);
+                self.take_back(change, members, roster, plan, &error)?;
             }
             return Err(error);
         }
         let mut results = self.on_each(change, roster, plan);
         let done = results.iter().filter(|(_, result)| result.is_ok()).count();
-        let final_once_begun =
-            !plan.removes.is_empty() && plan.duties.iter().all(|d| d.undo.is_empty());
-        let enough = done >= plan.need || final_once_begun && done > 0;
-        let committed = enough
-            && self
-                .journal
-                .append(JournalRecord::Commit { change }, SyncPolicy::Now)
-                .inspect_err(|error| tracing::error!(%error, call, "the change is taken back"))
-                .is_ok();
-        if !committed {
+        let is_final = !plan.removes.is_empty() && plan.duties.iter().all(|d| d.undo.is_empty());
+        // After an error of its own a token may have done it.
+        let may_have = |result: &Result<TaskEffect>| match result {
+            Ok(_) => true,
+            Err(error) => error.scope() != Scope::Request,
+        };
+        let is_begun = results.iter().any(|(_, result)| may_have(result));
+        if done < plan.need && !(is_final && is_begun) {
             let error = too_few_did(call, plan.need, &results);
-            self.take_back(change, members, roster, plan, &error);
+            self.take_back(change, members, roster, plan, &error)?;
+            return Err(error);
+        }
+        let commit = JournalRecord::Commit { change };
+        if let Err(error) = self.journal.append(commit, SyncPolicy::Now) {
+            if is_final {
+                return Err(undecided(error, call));
+            }
+            tracing::error!(%error, call, "the change is taken back");
+            let error = too_few_did(call, plan.need, &results);
+            self.take_back(change, members, roster, plan, &error)?;
             return Err(error);
         }
         for (_, result) in &mut results {
@@ -137,7 +145,9 @@ impl Coordinator {
         }
     }
 
-    /// Takes back what was done; what cannot be now, is when the member is there again.
+    /// Takes back what was done; what cannot be now, is when the member is there again. An error says that the journal
+    /// could not be written: its lines may say that enough members have it, so nothing is taken back before they say
+    /// otherwise. The next change or start decides.
     pub(super) fn take_back(
         &self,
         change: u64,
@@ -145,15 +155,11 @@ impl Coordinator {
         roster: &Roster,
         plan: &ChangePlan,
         why: &Error,
-    ) {
+    ) -> Result<()> {
         let why = why.to_string();
-        let written = self
-            .journal
-            .append(JournalRecord::Undone { change, why }, SyncPolicy::Now);
-        if let Err(error) = written {
-            // A restart will decide the same, unless it finds enough members that have it.
-            tracing::error!(%error, change, "taking back without the journal");
-        }
+        self.journal
+            .append(JournalRecord::Undone { change, why }, SyncPolicy::Now)
+            .map_err(|error| undecided(error, "the change"))?;
         let limit = TimeLimit::Until(Instant::now() + TAKE_BACK);
         for duty in &plan.duties {
             let Some(present) = roster.here.iter().find(|p| p.serial == duty.serial) else {
@@ -170,6 +176,7 @@ impl Coordinator {
                 Err(error) => tracing::warn!(%error, change, "is taken back when it returns"),
             }
         }
+        Ok(())
     }
 
     /// Has objects say how they were made.
@@ -181,16 +188,13 @@ impl Coordinator {
         });
     }
 
-    /// A member has done what it owed for a change.
-    pub(super) fn paid(&self, change: u64, serial: &str) {
+    /// A member has done what it owed for a change. False if that could not be noted: it is done a second time.
+    pub(super) fn paid(&self, change: u64, serial: &str) -> bool {
         let serial = serial.to_owned();
-        let written = self
-            .journal
-            .append(JournalRecord::Applied { change, serial }, SyncPolicy::Later);
-        if let Err(error) = written {
-            // It is done a second time after a restart, which changes nothing.
-            tracing::warn!(%error, change, "not noted");
-        }
+        self.journal
+            .append(JournalRecord::Applied { change, serial }, SyncPolicy::Later)
+            .inspect_err(|error| tracing::warn!(%error, change, "not noted"))
+            .is_ok()
     }
 
     /// Does all works of a list on one member, with the proof of the keys that it has made.
@@ -224,6 +228,13 @@ fn end_if_hung(present: &PresentMember, error: &Error, begun: Instant) {
             .token
             .abort("it did not answer a change of its objects in time");
     }
+}
+
+/// The error of a change whose last line could not be written.
+fn undecided(error: Error, call: &str) -> Error {
+    error.at(format!(
+        "{call} is finished or undone when the journal can be written again"
+    ))
 }
 
 /// The caller's answer: the new objects as the first member shows them.

@@ -221,7 +221,9 @@ impl Coordinator {
             let result = self.do_works(present, &works, others, TimeLimit::Each(EACH), true);
             let mut ends = false;
             match &result {
-                Ok(_) => self.paid(*change, &present.serial),
+                Ok(_) if self.paid(*change, &present.serial) => {}
+                // Done a second time, it must not come after a later change.
+                Ok(_) => held_up.extend(objects()),
                 Err(error) => {
                     self.still_owed(&present.name, &present.serial, *change, error);
                     held_up.extend(objects());

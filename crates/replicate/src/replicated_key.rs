@@ -82,10 +82,11 @@ impl ReplicatedKey<'_> {
                 undo,
             )
         });
-        planned.inspect_err(|error| {
+        planned.or_else(|error| {
             let (members, roster) = (self.members, self.roster);
             self.coordinator
-                .take_back(change, members, roster, &alone, error);
+                .take_back(change, members, roster, &alone, &error)?;
+            Err(error)
         })
     }
 

@@ -131,6 +131,8 @@ impl Journal {
             compact(&mut writer, &self.path)?;
         }
         reserve(&writer, &self.path)?;
+        // The last line of a change before could not be written.
+        decide(&mut writer, &self.path)?;
         let change = writer.state.last + 1;
         let call = call.to_owned();
         writer.append(
