@@ -6,6 +6,7 @@ mod clones;
 mod crash;
 mod envelopes;
 mod expiry;
+mod failing_members;
 mod full;
 mod oaep_hashes;
 mod origins;
