@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::chain::{Chain, Epoch, Secret};
+use crate::disk;
 use crate::keys::{CheckpointSigner, PublicKey, SealKey};
 use crate::line::{Mac, hex_field};
 
@@ -155,7 +156,7 @@ impl AuditFolder {
     /// Leaves the chain there, durably.
     pub(crate) fn save(&self, kept: &SavedChain) -> io::Result<()> {
         let text = Zeroizing::new(serde_json::to_vec(kept)?);
-        hsmux_state::replace(&self.0.join("head.json"), &text, 0o600)
+        disk::replace(&self.0.join("head.json"), &text)
             .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", self.0.display())))
     }
 

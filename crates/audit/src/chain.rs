@@ -18,6 +18,7 @@ use serde::Serialize;
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
+use crate::clock;
 use crate::keys::CheckpointSigner;
 use crate::line::{self, Checkpoint, CheckpointReason, Mac, StartFindings};
 
@@ -145,7 +146,7 @@ impl Chain {
             key: *self.epoch.lines(),
             found,
         };
-        self.begin(SystemTime::now(), &CheckpointLine { checkpoint }, block);
+        self.begin(clock::wall(), &CheckpointLine { checkpoint }, block);
         let seal = self.epoch.seal(&block[start..]);
         line::field(block, "seal", &seal);
         let sig = signer.sign(&block[start..]);

@@ -7,6 +7,7 @@ use hsmux_token::Result;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
+use crate::clock;
 use crate::service_event;
 
 /// Fields of the line itself, and the mark of a service: acts cannot use them.
@@ -146,7 +147,7 @@ impl Event {
 
     fn new(actor: &Arc<Actor>, what: EventKind) -> Self {
         Self {
-            time: SystemTime::now(),
+            time: clock::wall(),
             actor: Arc::clone(actor),
             what,
             request: None,

@@ -1,16 +1,18 @@
 //! The file of the trail: a block is written to it as a whole, or not at all.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use hsmux_token::give_to_the_owner_of_the_folder;
 
+use crate::disk;
+
 /// A file of the trail, open for appending.
 pub struct TrailFile {
     path: PathBuf,
-    file: File,
+    pub file: File,
     len: u64,
     /// True if it does not end with a newline: the next block begins with one.
     broken_off: bool,
@@ -21,15 +23,13 @@ pub struct TrailFile {
 impl TrailFile {
     /// Opens it, or makes it (0600).
     pub fn open(path: &Path) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        let mut file = options
-            .read(true)
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(path)?;
+        let mut file = disk::open(path)?;
         give_to_the_owner_of_the_folder(&file, path);
         let len = file.metadata()?.len();
+        if len == 0 {
+            // A file without its name would be gone after a power cut, with all lines that were synced.
+            disk::sync_parent(path)?;
+        }
         let mut last = *b"\n";
         if len > 0 {
             file.seek(SeekFrom::End(-1))?;
@@ -58,21 +58,26 @@ impl TrailFile {
 
     fn write(&mut self, lines: &[u8], sync: bool) -> io::Result<()> {
         if self.broken_off && !lines.is_empty() {
-            self.file.write_all(b"\n")?;
+            disk::append(&mut self.file, b"\n")?;
             self.len += 1;
             self.broken_off = false;
         }
-        self.file.write_all(lines)?;
+        disk::append(&mut self.file, lines)?;
         if sync {
-            self.file.sync_data()?;
+            disk::sync(&self.file)?;
         }
         self.len = self.file.metadata()?.len();
         Ok(())
     }
 
+    /// When this returns, all its lines are on disk.
+    pub fn sync(&self) -> io::Result<()> {
+        disk::sync(&self.file)
+    }
+
     fn take_back(&mut self) -> io::Result<()> {
         if self.remains && self.file.metadata()?.len() > self.len {
-            self.file.set_len(self.len)?;
+            disk::truncate(&self.file, self.len)?;
         }
         self.remains = false;
         Ok(())

@@ -11,6 +11,8 @@
 
 mod audit_folder;
 mod chain;
+mod clock;
+mod disk;
 mod event;
 mod file;
 #[doc(hidden)]
@@ -22,6 +24,8 @@ mod recorder;
 mod recover;
 mod repeats;
 mod service_event;
+#[cfg(test)]
+mod simulation;
 mod trail;
 pub mod verify;
 mod writer;

@@ -166,6 +166,13 @@ pub fn end(block: &mut Vec<u8>) {
     block.extend_from_slice(b"}\n");
 }
 
+/// True if this may be the beginning of a line.
+pub fn is_begun(text: &[u8]) -> bool {
+    let begin = b"{\"v\":";
+    let count = begin.len().min(text.len());
+    count > 0 && text[..count] == begin[..count]
+}
+
 /// Splits a line without its newline; `None` if it has another form.
 pub fn parts(line: &[u8]) -> Option<LineParts<'_>> {
     let rest = line.strip_suffix(b"}")?;

@@ -5,17 +5,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant, SystemTime};
 
-use hsmux_token::Result;
+use hsmux_token::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 
+use crate::clock;
 use crate::event::Event;
 use crate::line::Gap;
 
-/// The number of lines that may wait for the disk.
-pub const WAITING: usize = 64 << 10;
+/// The number of lines that may wait for the disk. A simulation can reach it.
+pub const WAITING: usize = if cfg!(test) { 40 } else { 64 << 10 };
 
 /// Lines that are written at once.
-pub const BATCH: usize = 10_000;
+pub const BATCH: usize = if cfg!(test) { 16 } else { 10_000 };
 
 /// The result that a caller waits for.
 pub type Ticket = SyncSender<Result<()>>;
@@ -45,6 +46,8 @@ pub enum OnWriteError {
 pub struct WriteBatch {
     pub entries: Vec<QueueEntry>,
     pub reopen: Option<Ticket>,
+    /// True if the trail is being closed.
+    pub stops: bool,
     /// True at the end: no entries follow.
     pub last: bool,
 }
@@ -190,32 +193,43 @@ impl Queue {
     /// for one.
     pub fn take(&self, not_before: Instant, deadline: Option<Instant>) -> WriteBatch {
         let mut inner = self.inner.lock();
-        while !inner.urgent && Instant::now() < not_before {
-            self.wake.wait_until(&mut inner, not_before);
-        }
-        while inner.entries.is_empty() && !inner.urgent {
-            inner.asleep = true;
-            match deadline {
-                Some(deadline) if Instant::now() >= deadline => break,
-                Some(deadline) => _ = self.wake.wait_until(&mut inner, deadline),
+        loop {
+            let now = clock::now();
+            if inner.has_work(now, not_before, deadline) {
+                return inner.take();
+            }
+            // Lines that gather wake nobody.
+            inner.asleep = now >= not_before;
+            let until = if inner.asleep {
+                deadline
+            } else {
+                Some(not_before)
+            };
+            match until {
+                Some(until) => _ = self.wake.wait_until(&mut inner, until),
                 None => self.wake.wait(&mut inner),
             }
         }
-        inner.asleep = false;
-        let count = inner.entries.len().min(BATCH);
-        let entries = inner.entries.drain(..count).collect();
-        let more = !inner.entries.is_empty();
-        inner.urgent = more && inner.urgent;
-        WriteBatch {
-            entries,
-            reopen: inner.reopen.take(),
-            last: inner.writer == WriterState::Stops && !more,
-        }
     }
 
-    /// Puts back lines that could not be written.
-    pub fn put_back(&self, entries: Vec<QueueEntry>) {
+    /// The same without waiting.
+    #[cfg(test)]
+    pub fn try_take(&self, not_before: Instant, deadline: Option<Instant>) -> Option<WriteBatch> {
         let mut inner = self.inner.lock();
+        let has_work = inner.has_work(clock::now(), not_before, deadline);
+        has_work.then(|| inner.take())
+    }
+
+    /// Puts back lines that could not be written. Callers that wait for one behind them get the error as well.
+    pub fn put_back(&self, entries: Vec<QueueEntry>, error: impl Fn() -> Error) {
+        let mut inner = self.inner.lock();
+        inner.entries.retain_mut(|entry| {
+            if let Some(ticket) = entry.ticket.take() {
+                let _ = ticket.send(Err(error()));
+            }
+            entry.fate != OnWriteError::Withdrawn
+        });
+        inner.urgent = inner.reopen.is_some() || inner.writer == WriterState::Stops;
         for entry in entries.into_iter().rev() {
             inner.entries.push_front(entry);
         }
@@ -254,7 +268,7 @@ impl Queue {
     pub fn miss(&self, why: &str, lost: u64, refused: u64) {
         let mut gap = self.gap.lock();
         let gap = gap.get_or_insert_with(|| LostLines {
-            since: SystemTime::now(),
+            since: clock::wall(),
             lost: 0,
             refused: 0,
             why: why.to_owned(),
@@ -299,5 +313,27 @@ impl Queue {
     /// The longest time of lines without a checkpoint.
     pub fn checkpoint(&self) -> Duration {
         Duration::from_millis(self.checkpoint_ms.load(Ordering::Relaxed))
+    }
+}
+
+impl QueueState {
+    fn has_work(&self, now: Instant, not_before: Instant, deadline: Option<Instant>) -> bool {
+        let is_late = deadline.is_some_and(|deadline| now >= deadline);
+        self.urgent || now >= not_before && (is_late || !self.entries.is_empty())
+    }
+
+    fn take(&mut self) -> WriteBatch {
+        self.asleep = false;
+        let count = self.entries.len().min(BATCH);
+        let entries = self.entries.drain(..count).collect();
+        let more = !self.entries.is_empty();
+        self.urgent = more && self.urgent;
+        let stops = self.writer == WriterState::Stops;
+        WriteBatch {
+            entries,
+            reopen: self.reopen.take(),
+            stops,
+            last: stops && !more,
+        }
     }
 }

@@ -9,7 +9,8 @@ use sha2::{Digest, Sha256};
 
 use crate::audit_folder::SavedChain;
 use crate::chain::{Chain, Epoch};
-use crate::line::{self, CheckpointReason, ParsedLine, StartFindings, TornLine};
+use crate::disk;
+use crate::line::{self, Checkpoint, CheckpointReason, ParsedLine, StartFindings, TornLine};
 
 /// The MAC of a checkpoint is within so many bytes of its end.
 const CHECKPOINT_END: u64 = 512;
@@ -42,10 +43,7 @@ pub fn recover(kept: Option<&SavedChain>, path: &Path) -> Result<RecoveredTrail>
             let (file, seq) = (kept.file.display(), kept.head.seq);
             format!("{file} does not have line {seq} where it was left")
         })
-        .and_then(|file| {
-            let followed = recovered.follow(&file, kept.offset);
-            followed.map_err(|error| format!("{}: {error}", file.display()))
-        });
+        .and_then(|file| recovered.follow(&file, kept.offset, path));
     if let Err(why) = followed {
         recovered.found.broken = Some(why);
     }
@@ -105,7 +103,9 @@ fn ends_with_the_head(file: &Path, kept: &SavedChain) -> io::Result<bool> {
     }
     let end = end_of(file, kept.offset, CHECKPOINT_END)?;
     let end = String::from_utf8_lossy(&end);
-    Ok(end.contains(&hex::encode(kept.head.mac)) && end.ends_with('\n'))
+    // The line after it has the same bytes in its field `prev`.
+    let mac = format!("\"mac\":\"{}\"", hex::encode(kept.head.mac));
+    Ok(end.contains(&mac) && end.ends_with('\n'))
 }
 
 /// As many bytes before an offset, or before the file's end. Other files than regular ones give none: a device may
@@ -123,61 +123,136 @@ fn end_of(file: &Path, offset: u64, count: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// True if none of its lines has the form of one.
+fn has_no_line(file: &Path) -> io::Result<bool> {
+    let first = first_line(file)?;
+    let text = first.strip_suffix(b"\n").unwrap_or(&first);
+    Ok(!first.is_empty() && line::parts(text).is_none())
+}
+
+fn first_line(file: &Path) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    if file.metadata()?.is_file() {
+        BufReader::new(File::open(file)?).read_until(b'\n', &mut line)?;
+    }
+    Ok(line)
+}
+
 impl RecoveredTrail {
-    /// Reads the lines from there on, as far as they belong to the chain.
-    fn follow(&mut self, file: &Path, offset: u64) -> io::Result<()> {
+    /// Reads the lines from there on, as far as they belong to the chain, also those of files that began later.
+    fn follow(&mut self, file: &Path, offset: u64, path: &Path) -> Result<(), String> {
+        let mut rest = TornRest::default();
+        let mut read = |recovered: &mut Self, file: &Path, offset| {
+            let read = recovered.read(file, offset, &mut rest);
+            let read = read.map_err(|error| format!("{}: {error}", file.display()));
+            read.and_then(|why| why.map_or(Ok(()), Err))
+        };
+        read(self, file, offset)?;
+        let mut later = siblings(path);
+        later.push(path.to_owned());
+        later.retain(|other| other != file);
+        while let Some(at) = later.iter().position(|file| self.continues(file)) {
+            read(self, &later.remove(at), 0)?;
+        }
+        // The new file of a rotation that was interrupted may have a part of its first line.
+        if later.iter().any(|file| file == path) && has_no_line(path).unwrap_or(false) {
+            read(self, path, 0)?;
+        }
+        self.found.torn = rest.torn();
+        self.found.unclean |= self.found.torn.is_some();
+        Ok(())
+    }
+
+    /// Reads the lines of one file; answers why one of them is not the trail's.
+    fn read(
+        &mut self,
+        file: &Path,
+        offset: u64,
+        rest: &mut TornRest,
+    ) -> io::Result<Option<String>> {
         if !file.metadata()?.is_file() {
-            return Ok(());
+            return Ok(None);
         }
         let mut file = File::open(file)?;
+        // The next checkpoint, which may be in another file, covers its lines. A power cut must not take them away.
+        let _ = disk::sync(&file);
         file.seek(SeekFrom::Start(offset))?;
         let mut lines = BufReader::new(file);
         let mut line = Vec::new();
         while lines.read_until(b'\n', &mut line)? > 0 {
-            let Some(whole) = line.strip_suffix(b"\n") else {
-                self.found.torn = Some(TornLine {
-                    bytes: line.len() as u64,
-                    sha256: Sha256::digest(&line).into(),
-                });
-                break;
-            };
-            let Some(line_is) = self.chain.accept(whole) else {
-                let next = self.chain.seq + 1;
-                let why = format!("what stands in place of line {next} is none of this trail's");
-                self.found.broken = Some(why);
-                break;
-            };
-            self.found.unclean = line_is != LineRole::Stop;
+            let text = line.strip_suffix(b"\n").unwrap_or(&line);
+            match self.chain.accept(text) {
+                Some((chain, checkpoint)) if rest.is_sealed_by(checkpoint.as_ref()) => {
+                    self.chain = chain;
+                    *rest = TornRest::default();
+                    let why = checkpoint.map(|checkpoint| checkpoint.why);
+                    self.found.unclean = why != Some(CheckpointReason::Stop);
+                }
+                None if line::parts(text).is_none() => rest.add(text),
+                _ => {
+                    let next = self.chain.seq + 1;
+                    let why =
+                        format!("what stands in place of line {next} is none of this trail's");
+                    return Ok(Some(why));
+                }
+            }
             line.clear();
         }
-        self.found.unclean |= self.found.torn.is_some();
-        Ok(())
+        Ok(None)
+    }
+
+    /// True if the file begins with the next line.
+    fn continues(&self, file: &Path) -> bool {
+        let first = first_line(file).unwrap_or_default();
+        let line = first.strip_suffix(b"\n").unwrap_or(&first);
+        self.chain.accept(line).is_some()
     }
 }
 
-/// The role of a line of the chain itself.
-#[derive(PartialEq, Eq)]
-enum LineRole {
-    Stop,
-    Other,
+/// What is left of lines that were not written to their end: that of a crash, and those of starts that crashed before
+/// they had sealed it.
+#[derive(Default)]
+struct TornRest {
+    bytes: u64,
+    digest: Sha256,
+}
+
+impl TornRest {
+    fn add(&mut self, line: &[u8]) {
+        if self.bytes > 0 {
+            self.digest.update(b"\n");
+            self.bytes += 1;
+        }
+        self.digest.update(line);
+        self.bytes += line.len() as u64;
+    }
+
+    fn torn(&self) -> Option<TornLine> {
+        (self.bytes > 0).then(|| TornLine {
+            bytes: self.bytes,
+            sha256: self.digest.clone().finalize().into(),
+        })
+    }
+
+    /// True if there is none, or the checkpoint of a start has found it.
+    fn is_sealed_by(&self, checkpoint: Option<&Checkpoint>) -> bool {
+        self.bytes == 0 || checkpoint.is_some_and(|checkpoint| checkpoint.found.torn == self.torn())
+    }
 }
 
 impl Chain {
-    /// Reads the next line, if it belongs to the chain.
-    fn accept(&mut self, line: &[u8]) -> Option<LineRole> {
+    /// The chain after this line, if the line is the next one, and the line's checkpoint.
+    fn accept(&self, line: &[u8]) -> Option<(Self, Option<Checkpoint>)> {
         let parts = line::parts(line)?;
         let parsed: ParsedLine = serde_json::from_slice(line).ok()?;
         if parsed.seq != self.seq + 1 || parts.mac != self.mac_of(parts.body) {
             return None;
         }
-        (self.seq, self.mac) = (parsed.seq, parts.mac);
-        let Some(checkpoint) = parsed.checkpoint else {
-            return Some(LineRole::Other);
+        let epoch = match parsed.checkpoint {
+            Some(_) => self.epoch.next(),
+            None => self.epoch.clone(),
         };
-        *self = Self::after(self.seq, self.mac, self.epoch.next());
-        Some(match checkpoint.why {
-            CheckpointReason::Stop => LineRole::Stop,
-            _ => LineRole::Other,
-        })
+        let chain = Self::after(parsed.seq, parts.mac, epoch);
+        Some((chain, parsed.checkpoint))
     }
 }

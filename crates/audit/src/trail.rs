@@ -73,7 +73,7 @@ pub struct TrailStatus {
 pub struct Trail {
     file: PathBuf,
     uses: AtomicBool,
-    shared: Arc<TrailState>,
+    pub(crate) shared: Arc<TrailState>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -88,6 +88,17 @@ impl Trail {
     /// Opens the trail at the end of its last run. Fails if the file cannot be opened, or another process writes it.
     /// A full disk is no failure, but a [problem](TrailStatus).
     pub fn open(settings: &Settings) -> Result<Self> {
+        let (trail, mut writer) = Self::with_writer(settings)?;
+        let thread = thread::Builder::new()
+            .name("hsmux-audit".into())
+            .spawn(move || writer.run())
+            .map_err(|e| failed(&settings.file, &e))?;
+        *trail.writer.lock() = Some(thread);
+        Ok(trail)
+    }
+
+    /// The same without the thread that writes.
+    pub(crate) fn with_writer(settings: &Settings) -> Result<(Self, TrailWriter)> {
         let folder = AuditFolder::of(&settings.state);
         let shared = Arc::new(TrailState {
             queue: Queue::new(),
@@ -97,7 +108,7 @@ impl Trail {
             }),
             problem: Mutex::default(),
         });
-        let mut writer = TrailWriter::open(&settings.file, folder, Arc::clone(&shared))?;
+        let writer = TrailWriter::open(&settings.file, folder, Arc::clone(&shared))?;
         let trail = Self {
             file: settings.file.clone(),
             uses: AtomicBool::new(false),
@@ -105,12 +116,7 @@ impl Trail {
             writer: Mutex::default(),
         };
         trail.change(settings);
-        let thread = thread::Builder::new()
-            .name("hsmux-audit".into())
-            .spawn(move || writer.run())
-            .map_err(|e| failed(&settings.file, &e))?;
-        *trail.writer.lock() = Some(thread);
-        Ok(trail)
+        Ok((trail, writer))
     }
 
     /// Applies all settings except file and state folder.
@@ -187,22 +193,25 @@ impl Trail {
 
     /// Records a completed act; on disk when this returns. After an error the line is tried again.
     pub fn commit(&self, event: Event) -> Result<()> {
-        self.wait_for(event, OnWriteError::Stays)
+        self.answer(&self.ask(event, OnWriteError::Stays))
     }
 
     /// Records an act that is about to be done; the line is on disk when this returns. After an error the act must
     /// not be done, and it has no line.
     pub fn announce(&self, event: Event) -> Result<()> {
-        let announced = self.wait_for(event, OnWriteError::Withdrawn);
+        let announced = self.answer(&self.ask(event, OnWriteError::Withdrawn));
         announced.map_err(|error| not_begun(&error, ""))
     }
 
     /// Like [`announce`](Self::announce), but with [`OnFailure::Continue`] a line that cannot be written is counted
     /// as lost, and the act goes on.
     pub fn announce_by_policy(&self, event: Event) -> Result<()> {
-        let Err(error) = self.wait_for(event, OnWriteError::Withdrawn) else {
-            return Ok(());
-        };
+        let announced = self.answer(&self.ask(event, OnWriteError::Withdrawn));
+        announced.or_else(|error| self.go_on_by_policy(&error))
+    }
+
+    /// Whether an act begins whose line could not be written.
+    pub(crate) fn go_on_by_policy(&self, error: &Error) -> Result<()> {
         let queue = &self.shared.queue;
         let stops = queue.stops.load(Ordering::Relaxed);
         let why = error.to_string();
@@ -211,17 +220,18 @@ impl Trail {
             return Ok(());
         }
         let or = ", or set [audit] on_failure = \"continue\" and reload";
-        Err(not_begun(&error, or))
+        Err(not_begun(error, or))
     }
 
-    fn wait_for(&self, event: Event, fate: OnWriteError) -> Result<()> {
+    /// Records an event, and answers when the line is on disk.
+    pub(crate) fn ask(&self, event: Event, fate: OnWriteError) -> Receiver<Result<()>> {
         let (ticket, answer) = sync_channel(1);
         self.shared.queue.put(QueueEntry {
             event,
             ticket: Some(ticket),
             fate,
         });
-        self.answer(&answer)
+        answer
     }
 
     /// Checks whether a rotation of logs has replaced the file. Fails if the new one cannot be opened; the trail then

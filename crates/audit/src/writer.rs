@@ -4,13 +4,14 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use hsmux_token::Result;
 use serde::Serialize;
 
 use crate::audit_folder::{AuditFolder, Head, SavedChain, WriterLock};
 use crate::chain::Chain;
+use crate::clock;
 use crate::file::TrailFile;
 use crate::keys::CheckpointSigner;
 use crate::line::{CheckpointReason, Gap, StartFindings};
@@ -25,7 +26,7 @@ const GATHER_TIME: Duration = Duration::from_millis(5);
 const SYNC: Duration = Duration::from_secs(1);
 
 /// The most lines before a checkpoint.
-const LINES: u64 = 10_000;
+const LINES: u64 = if cfg!(test) { 30 } else { 10_000 };
 
 /// The time between two attempts to write.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -37,7 +38,7 @@ pub struct TrailWriter {
     _lock: WriterLock,
     signer: CheckpointSigner,
     chain: Chain,
-    file: TrailFile,
+    pub file: TrailFile,
     /// The checkpoint that has to come first.
     first: Option<(CheckpointReason, StartFindings)>,
     /// The number of lines since the last checkpoint, and the time of the first of them.
@@ -88,37 +89,52 @@ impl TrailWriter {
             open: (0, None),
             unsynced: None,
             unsaved: None,
-            wrote: Instant::now(),
+            wrote: clock::now(),
             fails: false,
         })
     }
 
     /// Writes until the trail is dropped.
     pub fn run(&mut self) {
-        self.write(Vec::new(), None);
-        loop {
-            let pause = if self.fails { PAUSE } else { GATHER_TIME };
-            let work = self.shared.queue.take(self.wrote + pause, self.deadline());
-            let WriteBatch {
-                entries,
-                reopen,
-                last,
-            } = work;
-            let end = last.then_some(CheckpointReason::Stop);
-            self.write(entries, end);
-            if let Some(ticket) = reopen {
-                let turned = self.turn_over().and_then(|()| self.save());
-                self.judge(turned.as_ref().err());
-                let _ = ticket.send(turned.map_err(|e| failed(self.file.path(), &e)));
-            }
-            if last {
-                return self.leave();
-            }
+        self.begin();
+        let mut goes_on = true;
+        while goes_on {
+            let work = self.shared.queue.take(self.not_before(), self.deadline());
+            goes_on = self.turn(work);
         }
     }
 
+    /// Writes the first checkpoint.
+    pub fn begin(&mut self) {
+        self.write(Vec::new(), None);
+    }
+
+    /// Does this work. False if it was the last.
+    pub fn turn(&mut self, work: WriteBatch) -> bool {
+        let end = work.last.then_some(CheckpointReason::Stop);
+        let is_written = self.write(work.entries, end);
+        if let Some(ticket) = work.reopen {
+            let turned = self.turn_over().and_then(|()| self.save());
+            // Without an error perhaps nothing was written: only that shows that it can be.
+            if let Err(error) = &turned {
+                self.judge(Some(error));
+            }
+            let _ = ticket.send(turned.map_err(|e| failed(self.file.path(), &e)));
+        }
+        let is_last = work.last || work.stops && !is_written;
+        if is_last {
+            self.leave();
+        }
+        !is_last
+    }
+
+    /// Lines gather until then, unless a caller waits for one.
+    pub fn not_before(&self) -> Instant {
+        self.wrote + if self.fails { PAUSE } else { GATHER_TIME }
+    }
+
     /// The time of the next work without new lines.
-    fn deadline(&self) -> Option<Instant> {
+    pub fn deadline(&self) -> Option<Instant> {
         let sync = self.unsynced.map(|since| since + SYNC);
         let checkpoint = self.shared.queue.checkpoint();
         let checkpoint = self.open.1.map(|since| since + checkpoint);
@@ -126,11 +142,12 @@ impl TrailWriter {
         [sync, checkpoint, retry].into_iter().flatten().min()
     }
 
-    /// Writes lines and a due checkpoint; informs the callers.
-    fn write(&mut self, entries: Vec<QueueEntry>, end: Option<CheckpointReason>) {
+    /// Writes lines and a due checkpoint; informs the callers. False if they could not be written.
+    fn write(&mut self, entries: Vec<QueueEntry>, end: Option<CheckpointReason>) -> bool {
         let due = end.or_else(|| self.due(entries.len() as u64));
         let written = self.in_place(due).and_then(|()| self.append(&entries, due));
-        self.wrote = Instant::now();
+        let is_written = written.is_ok();
+        self.wrote = clock::now();
         // After an error judge first: a caller that gets the error must not find keys in use.
         match written {
             Ok(()) => {
@@ -145,12 +162,13 @@ impl TrailWriter {
                 self.keep(entries, &error);
             }
         }
+        is_written
     }
 
     /// The checkpoint that is due by number or time. After a failure it shows whether writing works again.
     fn due(&self, more: u64) -> Option<CheckpointReason> {
         let (lines, since) = self.open;
-        let old = since.is_some_and(|since| since.elapsed() >= self.shared.queue.checkpoint());
+        let old = since.is_some_and(|since| clock::now() >= since + self.shared.queue.checkpoint());
         if lines + more >= LINES {
             return Some(CheckpointReason::Lines);
         }
@@ -173,7 +191,7 @@ impl TrailWriter {
         }
         let gap = self.shared.queue.gap();
         if let Some(gap) = &gap {
-            chain.add(SystemTime::now(), &GapLine { gap }, &mut block);
+            chain.add(clock::wall(), &GapLine { gap }, &mut block);
         }
         for QueueEntry { event, .. } in entries {
             chain.add(event.time, event, &mut block);
@@ -194,7 +212,9 @@ impl TrailWriter {
         }
         let closed = due.is_some() || self.first.is_some();
         let waits = entries.iter().any(|entry| entry.ticket.is_some());
-        let old = self.unsynced.is_some_and(|since| since.elapsed() >= SYNC);
+        let old = self
+            .unsynced
+            .is_some_and(|since| clock::now() >= since + SYNC);
         let sync = closed || waits || old;
         if !block.is_empty() || sync {
             self.file.append(&block, sync)?;
@@ -214,7 +234,7 @@ impl TrailWriter {
         due: Option<CheckpointReason>,
         closed: bool,
     ) {
-        let now = Instant::now();
+        let now = clock::now();
         self.chain = chain;
         *self.shared.head.lock() = head(&self.chain);
         if closed {
@@ -234,7 +254,8 @@ impl TrailWriter {
 
     /// Saves the end of the chain in the state folder; the next start finds the lines after it.
     fn save(&mut self) -> io::Result<()> {
-        if let Some(stopped) = self.unsaved {
+        // A new file has the end of the chain from its first checkpoint on.
+        if let Some(stopped) = self.unsaved.filter(|_| self.first.is_none()) {
             let kept = SavedChain::new(&self.chain, self.file.path(), self.file.len(), stopped);
             self.folder.save(&kept)?;
             self.unsaved = None;
@@ -250,6 +271,10 @@ impl TrailWriter {
         let file = TrailFile::open(self.file.path())?;
         if let Err(error) = self.append(&[], Some(CheckpointReason::Close)) {
             tracing::warn!(%error, "the old file of the audit trail ends without a checkpoint");
+            // The next checkpoint covers its lines: a power cut must not take them away.
+            if let Err(error) = self.file.sync() {
+                tracing::warn!(%error, "the last lines of the old file may not be on disk");
+            }
         }
         self.file = file;
         self.first
@@ -272,7 +297,7 @@ impl TrailWriter {
                 OnWriteError::ByPolicy | OnWriteError::Stays => kept.push(entry),
             }
         }
-        queue.put_back(kept);
+        queue.put_back(kept, || failed(self.file.path(), error));
     }
 
     /// Publishes the state: to users of keys, in the status, and once in the log.

@@ -49,7 +49,6 @@ pub fn verify(
         .iter()
         .map(|file| Ok((first_line(file)?, file)))
         .collect::<Result<Vec<_>>>()?;
-    // Files without a chain are older.
     sorted.sort_by_key(|(seq, _)| *seq);
     let mut verifier = TrailVerifier::new(known);
     for (_, file) in sorted {
@@ -69,17 +68,20 @@ pub(crate) fn verify_lines(
     Ok(verifier.finish())
 }
 
-/// The number of the first line that has one.
+/// The number of the first line that has one. Files without a chain are older, unless one has a line that was begun and
+/// not written to its end.
 fn first_line(file: &Path) -> Result<Option<u64>> {
     let mut lines = open(file)?;
     let mut line = Vec::new();
+    let mut is_begun = false;
     while read(&mut lines, &mut line, file)? > 0 {
+        is_begun |= line::is_begun(&line);
         let whole = line.strip_suffix(b"\n").unwrap_or(&line);
         if let (Some(_), Ok(parsed)) = (line::parts(whole), parse(whole)) {
             return Ok(Some(parsed.seq));
         }
     }
-    Ok(None)
+    Ok(is_begun.then_some(u64::MAX))
 }
 
 fn open(file: &Path) -> Result<BufReader<File>> {
@@ -184,7 +186,8 @@ impl TrailVerifier {
 
     fn line(&mut self, text: &[u8], broken_off: bool) {
         let parsed = parse_chained(text);
-        if self.edge.is_none() && self.held.is_empty() && parsed.is_none() {
+        let is_older = parsed.is_none() && !line::is_begun(text);
+        if self.edge.is_none() && self.held.is_empty() && is_older {
             self.unchained += 1;
             return;
         }

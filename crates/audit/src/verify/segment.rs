@@ -71,7 +71,14 @@ impl TrailVerifier {
     /// Lines after the last checkpoint.
     pub(super) fn tail(&mut self) {
         let mut held = std::mem::take(&mut self.held);
-        if let Some(last) = held.pop_if(|last| last.broken_off)
+        let mut last = held.pop_if(|last| last.broken_off);
+        if !self.known.running {
+            // A start ends a torn line with a newline, before it seals it.
+            while let Some(line) = held.pop_if(|line| !line.has_form()) {
+                last = Some(line);
+            }
+        }
+        if let Some(last) = last
             && !self.known.running
         {
             let message = "the last line was not written to its end: the daemon, or the machine, \
@@ -145,7 +152,7 @@ impl TrailVerifier {
     ) {
         let found = &checkpoint.found;
         if let Some(torn) = &found.torn
-            && let Some(line) = held.pop_if(|line| is(line, torn))
+            && let Some(line) = take_torn(held, torn).or_else(|| self.take_part(held))
         {
             let message =
                 "not written to its end: the daemon, or the machine, ended while it wrote"
@@ -164,6 +171,14 @@ impl TrailVerifier {
             let message = format!("the daemon did not find the trail as it was left: {broken}");
             self.find(FindingKind::Broken, last, message);
         }
+    }
+
+    /// The part of a torn line that is in the first file. Its beginning is in an older one, which is not here.
+    fn take_part(&self, held: &mut Vec<UncheckedLine>) -> Option<UncheckedLine> {
+        let first = held.iter().rposition(UncheckedLine::has_form);
+        let first = first.map_or(0, |last| last + 1);
+        let part = self.edge.is_none().then(|| held.split_off(first));
+        part?.into_iter().next()
     }
 
     pub(super) fn seen(&mut self, line: &UncheckedLine, seq: u64) {
@@ -210,14 +225,28 @@ impl UncheckedLine {
         self.parsed.as_ref().map_or(0, |parsed| parsed.seq)
     }
 
+    fn has_form(&self) -> bool {
+        line::parts(&self.text).is_some()
+    }
+
     fn checkpoint(&self) -> Option<(u64, &Checkpoint)> {
         let parsed = self.parsed.as_ref()?;
         Some((parsed.seq, parsed.checkpoint.as_ref()?))
     }
 }
 
-/// True if this is the torn line that a start found.
-fn is(line: &UncheckedLine, torn: &TornLine) -> bool {
-    let digest: Mac = Sha256::digest(&line.text).into();
-    line.text.len() as u64 == torn.bytes && digest == torn.sha256
+/// Takes the torn line that a start has found off the end, and those of starts that crashed before they had sealed it;
+/// answers the first.
+fn take_torn(held: &mut Vec<UncheckedLine>, torn: &TornLine) -> Option<UncheckedLine> {
+    let mut bytes = 0;
+    let lines = held.iter().rposition(|line| {
+        bytes += line.text.len() as u64 + 1;
+        bytes > torn.bytes
+    })?;
+    let texts: Vec<_> = held[lines..].iter().map(|line| &line.text[..]).collect();
+    let digest: Mac = Sha256::digest(texts.join(&b'\n')).into();
+    if bytes - 1 != torn.bytes || digest != torn.sha256 {
+        return None;
+    }
+    held.drain(lines..).next()
 }

@@ -116,3 +116,27 @@ fn a_disk_that_is_full_at_the_start_is_a_problem_and_no_end() {
     drop(trail);
     is_whole(&rig.verify(&["audit.log"]));
 }
+
+#[test]
+fn a_reload_does_not_admit_uses_while_the_disk_is_full() {
+    let rig = Rig::new();
+    let trail = rig.open();
+    fill_the_disk(&rig, &trail);
+    // The file is in its place, so nothing is written.
+    trail.reopen().unwrap();
+    assert!(trail.status().problem.is_some());
+    trail.admit().unwrap_err();
+}
+
+/// More lines wait than are written at once.
+#[test]
+fn acts_are_refused_and_the_trail_closes_while_many_lines_wait() {
+    let rig = Rig::new();
+    let trail = rig.open();
+    fill_the_disk(&rig, &trail);
+    (0..25_000).for_each(|_| trail.record(key_use("waits")));
+    assert!(trail.announce(act("not done")).is_err());
+    assert!(trail.commit(act("done")).is_err());
+    assert_eq!(trail.waiting(), 25_001);
+    trail.close();
+}

@@ -189,6 +189,66 @@ fn a_line_torn_by_a_crash_is_sealed_and_is_no_tampering() {
     );
 }
 
+/// A start ends a torn line with a newline, and crashes before its checkpoint is whole.
+#[test]
+fn a_crash_while_a_torn_line_is_sealed_is_no_tampering() {
+    for rest in ["", "{\"v\":1,\"seq\":3,\"time\":\"2026"] {
+        let rig = Rig::new();
+        let trail = rig.open();
+        trail.commit(act("one")).unwrap();
+        let crashed = rig.crash();
+        drop(trail);
+        let text = fs::read_to_string(crashed.path("audit.log")).unwrap();
+        let text = format!("{text}{{\"v\":1,\"seq\":3,\"ti\n{rest}");
+        fs::write(crashed.path("audit.log"), &text).unwrap();
+        let report = crashed.verify(&["audit.log"]);
+        assert_eq!(remarks(&report), [FindingKind::Torn], "{report}");
+        let kept = fs::read(crashed.path("audit/head.json")).unwrap();
+        for _ in 0..2 {
+            crashed.open().commit(act("two")).unwrap();
+            let report = crashed.verify(&["audit.log"]);
+            let expected = [FindingKind::Torn, FindingKind::Unclean];
+            assert_eq!(remarks(&report), expected, "{report}");
+            // The next start finds the checkpoint that the state folder does not know.
+            fs::write(crashed.path("audit/head.json"), &kept).unwrap();
+        }
+    }
+}
+
+/// A crash between the new file's first line and the state folder's word of it.
+#[test]
+fn a_crash_behind_a_rotation_is_followed() {
+    let rig = Rig::new();
+    let trail = rig.open();
+    trail.commit(act("one")).unwrap();
+    let kept = fs::read(rig.path("audit/head.json")).unwrap();
+    fs::rename(rig.path("audit.log"), rig.path("audit.log.1")).unwrap();
+    trail.reopen().unwrap();
+    trail.commit(act("two")).unwrap();
+    drop(trail);
+    fs::write(rig.path("audit/head.json"), &kept).unwrap();
+    rig.open().commit(act("three")).unwrap();
+    is_whole(&rig.verify(&["audit.log", "audit.log.1"]));
+}
+
+/// The same, before the new file's first line is whole.
+#[test]
+fn a_crash_within_a_rotation_is_no_tampering() {
+    let rig = Rig::new();
+    let trail = rig.open();
+    trail.commit(act("one")).unwrap();
+    drop(trail);
+    fs::rename(rig.path("audit.log"), rig.path("audit.log.1")).unwrap();
+    fs::write(rig.path("audit.log"), "{\"v\":1,\"se").unwrap();
+    let files = ["audit.log", "audit.log.1"];
+    let report = rig.verify(&files);
+    assert_eq!(remarks(&report), [FindingKind::Torn], "{report}");
+    rig.open().commit(act("two")).unwrap();
+    let report = rig.verify(&files);
+    let expected = [FindingKind::Torn, FindingKind::Unclean];
+    assert_eq!(remarks(&report), expected, "{report}");
+}
+
 /// Between the checkpoint's line and the state folder's word of it: the next start finds the line.
 #[test]
 fn a_crash_behind_a_checkpoint_is_followed() {
