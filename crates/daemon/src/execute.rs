@@ -211,3 +211,6 @@ fn too_long() -> Error {
         format!("the answers of one call have more than {MAX_FRAME} bytes: ask for less at once");
     Error::request(Kind::Invalid, message)
 }
+
+#[cfg(test)]
+mod tests;
