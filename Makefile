@@ -50,7 +50,7 @@ cluster: ## A web cluster of three hosts on this machine, and a table of measure
 	cargo build --release --locked $(programs)
 	$(as_root) env $(foreach choice,$(choices),$(choice)='$($(choice))') scripts/cluster.sh $(if $(FAULTS),faults)
 
-simulate: ## The core in a simulation, from a seed (STEPS=100000000 SEED=1; TRACE=1 tells every event); CRATE=replicate: changes, CRATE=audit: the trail
+simulate: ## The pool in a simulation (STEPS=100000000 SEED=1 TRACE=1); CRATE=replicate: changes, CRATE=audit: the trail
 	STEPS=$(or $(STEPS),10000000) SEED=$(or $(SEED),1) cargo test --release --locked -p hsmux-$(or $(CRATE),pool) --lib -- \
 		--nocapture simulation::the_invariants_hold_while_tokens_fail simulation::a_change_reaches_enough_members_or_none \
 		simulation::nothing_is_answered_before_its_line_is_on_the_trail

@@ -25,8 +25,9 @@ impl TrailFile {
     pub fn open(path: &Path) -> io::Result<Self> {
         let mut file = disk::open(path)?;
         give_to_the_owner_of_the_folder(&file, path);
-        let len = file.metadata()?.len();
-        if len == 0 {
+        let metadata = file.metadata()?;
+        let len = metadata.len();
+        if len == 0 && metadata.is_file() {
             // A file without its name would be gone after a power cut, with all lines that were synced.
             disk::sync_parent(path)?;
         }

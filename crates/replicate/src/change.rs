@@ -19,7 +19,8 @@ impl Coordinator {
     ///
     /// Blocks: vendor's calls on every member. The answer is as of one token; objects are named as
     /// in the catalogue. [`Kind::TooFewMembers`] says that it was undone (or not begun), and
-    /// [`Kind::Environment`] that the journal could not be written and no member was touched.
+    /// [`Kind::Environment`] that the journal could not be written. Then no member was touched, or the message says
+    /// that the change is finished or undone later.
     pub fn change(
         &self,
         members: &dyn PoolMembers,

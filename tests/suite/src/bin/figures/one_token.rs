@@ -50,7 +50,12 @@ pub fn through_the_daemon(effort: Effort) -> Result<CompareReport> {
         contest.variant("two workers", &two_workers, threads);
         contest.variant("p11-kit", &p11_kit, threads);
         contest.goal("daemon", "p11-kit", threads, Bound::RateRatioAtLeast(2.0));
-        contest.goal("two workers", "direct", threads, Bound::RateRatioAtLeast(1.0));
+        contest.goal(
+            "two workers",
+            "direct",
+            threads,
+            Bound::RateRatioAtLeast(1.0),
+        );
     }
     contest.run("One SoftHSM token, P-256: the daemon against direct calls and p11-kit server")
 }
