@@ -48,7 +48,7 @@ impl TrailRun {
     }
 
     pub fn begin_act(&mut self) {
-        let kind = self
+        let kind = *self
             .random
             .pick(&[EventKind::Announcement, EventKind::ByPolicy]);
         self.ask("act begins", kind, OnWriteError::Withdrawn);

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::random::Random;
+use hsmux_token::fake::Random;
 
 pub struct SimulatedDisk {
     random: Random,

@@ -10,7 +10,6 @@ mod disk;
 mod log_files;
 mod model;
 mod plan;
-mod random;
 mod run;
 
 use std::cell::RefCell;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::random::Random;
+use hsmux_token::fake::Random;
 
 /// How often something happens: once in so many steps.
 pub struct SimulationPlan {
@@ -21,15 +21,15 @@ pub struct SimulationPlan {
 impl SimulationPlan {
     pub fn new(random: &mut Random) -> Self {
         Self {
-            faults: random.pick(&[15, 60, 300]),
-            repairs: random.pick(&[10, 40]),
-            deaths: random.pick(&[50, 300, 3000]),
-            stops: random.pick(&[100, 1000]),
-            rotations: random.pick(&[40, 300]),
-            settings: random.pick(&[30, 300]),
-            floods: random.pick(&[100, 1000]),
-            uses: random.pick(&[2, 10]),
-            checkpoint: Duration::from_millis(random.pick(&[20, 1_000, 60_000])),
+            faults: *random.pick(&[15, 60, 300]),
+            repairs: *random.pick(&[10, 40]),
+            deaths: *random.pick(&[50, 300, 3000]),
+            stops: *random.pick(&[100, 1000]),
+            rotations: *random.pick(&[40, 300]),
+            settings: *random.pick(&[30, 300]),
+            floods: *random.pick(&[100, 1000]),
+            uses: *random.pick(&[2, 10]),
+            checkpoint: Duration::from_millis(*random.pick(&[20, 1_000, 60_000])),
         }
     }
 }

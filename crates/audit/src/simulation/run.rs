@@ -10,11 +10,11 @@ use super::disk::{DiskActivity, DiskFaults, SimulatedDisk, StateFault};
 use super::log_files::LogFiles;
 use super::model::Model;
 use super::plan::SimulationPlan;
-use super::random::Random;
 use super::{HERE, Here, age, on_disk};
 use crate::audit_folder::AuditFolder;
 use crate::writer::TrailWriter;
 use crate::{OnFailure, SealKey, Settings, Trail};
+use hsmux_token::fake::Random;
 
 pub struct TrailRun {
     pub seed: u64,
@@ -232,7 +232,7 @@ impl TrailRun {
     fn change_settings(&mut self) {
         let stops = self.random.one_in(2);
         self.settings.on_failure = OnFailure::which(stops);
-        let checkpoint = self.random.pick(&[20, 1_000, 60_000]);
+        let checkpoint = *self.random.pick(&[20, 1_000, 60_000]);
         self.settings.checkpoint = Duration::from_millis(checkpoint);
         self.trace("settings", u64::from(stops));
         self.trail().change(&self.settings);

@@ -8,11 +8,11 @@ use hsmux_token::{
 };
 
 use super::keys;
-use super::random::Random;
 use super::requests::RequestModel;
 use super::world::World;
 use crate::client_session::{ClientConnection, ClientSession};
 use crate::{Owner, Pool};
+use hsmux_token::fake::Random;
 
 pub(super) struct Client {
     session: ClientSession,

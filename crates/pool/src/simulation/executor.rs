@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::random::Random;
+use hsmux_token::fake::Random;
 
 pub(crate) type Work = Box<dyn FnOnce() + Send>;
 

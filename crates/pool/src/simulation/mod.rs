@@ -12,7 +12,6 @@ mod keys;
 mod lock;
 mod panics;
 mod plan;
-mod random;
 mod requests;
 mod run;
 mod token;

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::keys;
-use super::random::Random;
 use super::token::{Refusal, TokenModel};
 use crate::{Options, Policy};
+use hsmux_token::fake::Random;
 
 pub(super) struct SimulationPlan {
     pub tokens: Vec<TokenPlan>,

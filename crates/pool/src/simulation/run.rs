@@ -123,7 +123,7 @@ impl Run {
     fn go_away(&mut self) -> bool {
         let (one_of, client, connection) = self
             .executor
-            .random(|random| (random.below(16), random.next(), random.one_in(20)));
+            .random(|random| (random.below(16), random.number(), random.one_in(20)));
         if connection && self.has_clients() {
             let client = (client % self.clients.len() as u64) as usize;
             self.clients[client].reconnect();

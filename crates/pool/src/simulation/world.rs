@@ -257,7 +257,7 @@ impl World {
         let (at, fault) = self.executor.random(|random| {
             let at = *random.pick(&able);
             let is_wrong = with_faults && random.one_in(self.plan.failures);
-            (at, is_wrong.then(|| random.next()))
+            (at, is_wrong.then(|| random.number()))
         });
         let run = running.swap_remove(at);
         self.executor.trace(run.connection << 32 | run.request);

@@ -5,7 +5,7 @@ use hsmux_token::{Class, ObjectId};
 
 use super::change::{Change, Names};
 use super::expected::{Expected, Presence};
-use super::random::Random;
+use hsmux_token::fake::Random;
 
 /// So many objects are there at a time, or a few more.
 const OBJECTS: u64 = 8;

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use hsmux_token::Blob;
 use sha2::{Digest, Sha256};
 
-use super::random::Random;
+use hsmux_token::fake::Random;
 
 /// 2^4 * 3^3 * 5^2 * 7 * 11 * 13.
 const L: u32 = 10_810_800;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::random::Random;
+use hsmux_token::fake::Random;
 
 /// The files of `replicate` that a later daemon reads.
 const FILES: [&str; 3] = ["journal.jsonl", "transport.json", "transport.key"];

@@ -4,8 +4,8 @@ use hsmux_token::ck::*;
 use hsmux_token::{Error, Kind, Outcome, Result};
 
 use super::plan::SimulationPlan;
-use super::random::Random;
 use super::world::WorldState;
+use hsmux_token::fake::Random;
 
 /// What becomes of one step.
 pub(super) enum StepFault {

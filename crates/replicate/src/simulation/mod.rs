@@ -14,7 +14,6 @@ mod hooks;
 mod invariants;
 mod plan;
 mod pool;
-mod random;
 mod run;
 mod token;
 mod token_model;

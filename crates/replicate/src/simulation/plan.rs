@@ -1,6 +1,6 @@
 //! What a seed decides beforehand: the tokens, and how much goes wrong.
 
-use super::random::Random;
+use hsmux_token::fake::Random;
 
 pub(super) struct SimulationPlan {
     pub tokens: Vec<TokenPlan>,

@@ -12,8 +12,8 @@ use hsmux_token::{
 
 use super::cryptography::{Secret, exponent, oaep_message};
 use super::plan::TokenPlan;
-use super::random::Random;
 use crate::TRANSPORT_LABEL;
+use hsmux_token::fake::Random;
 
 /// Bits of an RSA key as long as the token makes it.
 const LARGEST: u64 = 1024;
@@ -140,7 +140,7 @@ impl TokenModel {
                     CKM_AES_KEY_GEN => CKK_AES,
                     _ => CKK_GENERIC_SECRET,
                 };
-                let secret = Secret::Number(random.next());
+                let secret = Secret::Number(random.number());
                 let attributes = of_secret_key(template, key_type)
                     .with_flag(CKA_LOCAL, true)
                     .with_number(CKA_KEY_GEN_MECHANISM, mechanism.kind)

@@ -12,8 +12,8 @@ use hsmux_token::{Error, Kind, Operation, Outcome, Result, Scope, TokenInfo};
 use super::disk::Disk;
 use super::faults::{StepFault, word};
 use super::plan::SimulationPlan;
-use super::random::Random;
 use super::token_model::TokenModel;
+use hsmux_token::fake::Random;
 
 /// The payload of the unwinding that ends a daemon.
 pub(super) struct Death;

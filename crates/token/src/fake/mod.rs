@@ -10,6 +10,7 @@
 //! ```
 
 mod builder;
+mod random;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::{
 };
 
 pub use builder::Builder;
+pub use random::Random;
 
 /// What a token answers to an operation.
 pub type Answer = dyn Fn(&Operation) -> Result<Outcome> + Send + Sync;
