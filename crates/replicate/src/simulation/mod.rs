@@ -26,7 +26,7 @@ use run::ChangeRun;
 /// Steps of one seed at least.
 const STEPS: u64 = 4_000;
 
-/// `make simulate-changes STEPS=10000000 SEED=1` takes more of them.
+/// `make simulate CRATE=replicate STEPS=10000000 SEED=1` takes more of them.
 #[test]
 fn a_change_reaches_enough_members_or_none() {
     let number = |name: &str, usual: u64| {
