@@ -20,6 +20,18 @@ pub struct TrailFile {
     remains: bool,
 }
 
+/// Makes the name of a new file durable, where the folder can be read and synced.
+fn sync_name(path: &Path) -> io::Result<()> {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+    disk::sync_parent(path).or_else(|error| match error.kind() {
+        InvalidInput | PermissionDenied | Unsupported => {
+            tracing::warn!(%error, "a power cut may remove the new file {}", path.display());
+            Ok(())
+        }
+        _ => Err(error),
+    })
+}
+
 impl TrailFile {
     /// Opens it, or makes it (0600).
     pub fn open(path: &Path) -> io::Result<Self> {
@@ -29,7 +41,7 @@ impl TrailFile {
         let len = metadata.len();
         if len == 0 && metadata.is_file() {
             // A file without its name would be gone after a power cut, with all lines that were synced.
-            disk::sync_parent(path)?;
+            sync_name(path)?;
         }
         let mut last = *b"\n";
         if len > 0 {
@@ -72,7 +84,8 @@ impl TrailFile {
     }
 
     /// When this returns, all its lines are on disk.
-    pub fn sync(&self) -> io::Result<()> {
+    pub fn sync(&mut self) -> io::Result<()> {
+        self.take_back()?;
         disk::sync(&self.file)
     }
 

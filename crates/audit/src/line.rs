@@ -10,6 +10,7 @@
 
 use std::time::SystemTime;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 /// The version of the form.
@@ -167,10 +168,15 @@ pub fn end(block: &mut Vec<u8>) {
 }
 
 /// True if this may be the beginning of a line.
-pub fn is_begun(text: &[u8]) -> bool {
+fn is_begun(text: &[u8]) -> bool {
     let begin = b"{\"v\":";
     let count = begin.len().min(text.len());
     count > 0 && text[..count] == begin[..count]
+}
+
+/// True if this may be a line that was not written to its end: it is begun, and no JSON.
+pub fn is_torn(text: &[u8]) -> bool {
+    is_begun(text) && parts(text).is_none() && serde_json::from_slice::<IgnoredAny>(text).is_err()
 }
 
 /// Splits a line without its newline; `None` if it has another form.

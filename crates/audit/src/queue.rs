@@ -239,6 +239,8 @@ impl Queue {
     pub fn end(&self) -> usize {
         let mut inner = self.inner.lock();
         inner.writer = WriterState::Ended;
+        // The end of the ticket tells the caller.
+        inner.reopen = None;
         std::mem::take(&mut inner.entries).len()
     }
 

@@ -18,6 +18,9 @@ const CHECKPOINT_END: u64 = 512;
 /// The search range in a file without a record, from its end.
 const LAST_LINES: u64 = 1 << 20;
 
+/// A line is not longer: what is, is none.
+const LONGEST: u64 = 1 << 20;
+
 /// The state to continue from, and what the first checkpoint says of it.
 pub struct RecoveredTrail {
     /// The end of the chain.
@@ -123,18 +126,15 @@ fn end_of(file: &Path, offset: u64, count: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// True if none of its lines has the form of one.
-fn has_no_line(file: &Path) -> io::Result<bool> {
-    let first = first_line(file)?;
-    let text = first.strip_suffix(b"\n").unwrap_or(&first);
-    Ok(!first.is_empty() && line::parts(text).is_none())
-}
-
+/// The first line of a file, without its newline; as much of it as a line may have.
 fn first_line(file: &Path) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
-    if file.metadata()?.is_file() {
-        BufReader::new(File::open(file)?).read_until(b'\n', &mut line)?;
+    let about = file.metadata()?;
+    if about.is_file() {
+        let most = about.len().min(LONGEST);
+        BufReader::new(File::open(file)?.take(most)).read_until(b'\n', &mut line)?;
     }
+    line.pop_if(|last| *last == b'\n');
     Ok(line)
 }
 
@@ -155,7 +155,8 @@ impl RecoveredTrail {
             read(self, &later.remove(at), 0)?;
         }
         // The new file of a rotation that was interrupted may have a part of its first line.
-        if later.iter().any(|file| file == path) && has_no_line(path).unwrap_or(false) {
+        let first = first_line(path).unwrap_or_default();
+        if later.iter().any(|file| file == path) && line::is_torn(&first) {
             read(self, path, 0)?;
         }
         self.found.torn = rest.torn();
@@ -179,8 +180,12 @@ impl RecoveredTrail {
         file.seek(SeekFrom::Start(offset))?;
         let mut lines = BufReader::new(file);
         let mut line = Vec::new();
-        while lines.read_until(b'\n', &mut line)? > 0 {
-            let text = line.strip_suffix(b"\n").unwrap_or(&line);
+        while (&mut lines).take(LONGEST).read_until(b'\n', &mut line)? > 0 {
+            let whole = line.strip_suffix(b"\n");
+            let text = whole.unwrap_or(&line);
+            // Only the end of a file can be anything: a start ends what it finds there with a newline.
+            let may_be_torn =
+                line::is_torn(text) || whole.is_none() && (text.len() as u64) < LONGEST;
             match self.chain.accept(text) {
                 Some((chain, checkpoint)) if rest.is_sealed_by(checkpoint.as_ref()) => {
                     self.chain = chain;
@@ -188,7 +193,7 @@ impl RecoveredTrail {
                     let why = checkpoint.map(|checkpoint| checkpoint.why);
                     self.found.unclean = why != Some(CheckpointReason::Stop);
                 }
-                None if line::parts(text).is_none() => rest.add(text),
+                None if may_be_torn => rest.add(text),
                 _ => {
                     let next = self.chain.seq + 1;
                     let why =
@@ -204,8 +209,7 @@ impl RecoveredTrail {
     /// True if the file begins with the next line.
     fn continues(&self, file: &Path) -> bool {
         let first = first_line(file).unwrap_or_default();
-        let line = first.strip_suffix(b"\n").unwrap_or(&first);
-        self.chain.accept(line).is_some()
+        self.chain.accept(&first).is_some()
     }
 }
 

@@ -75,8 +75,8 @@ fn first_line(file: &Path) -> Result<Option<u64>> {
     let mut line = Vec::new();
     let mut is_begun = false;
     while read(&mut lines, &mut line, file)? > 0 {
-        is_begun |= line::is_begun(&line);
         let whole = line.strip_suffix(b"\n").unwrap_or(&line);
+        is_begun |= line::is_torn(whole);
         if let (Some(_), Ok(parsed)) = (line::parts(whole), parse(whole)) {
             return Ok(Some(parsed.seq));
         }
@@ -133,6 +133,8 @@ struct TrailVerifier {
     edge: Option<VerifiedEnd>,
     /// Lines since then.
     held: Vec<UncheckedLine>,
+    /// The file of the last whole line, as an index in the report.
+    formed: Option<usize>,
     /// The position of the last line, for findings about the end.
     at: (PathBuf, u64),
     /// Lines of an older hsmux.
@@ -153,6 +155,7 @@ impl TrailVerifier {
             report,
             edge: None,
             held: Vec::new(),
+            formed: None,
             at: (PathBuf::new(), 0),
             unchained: 0,
             head: None,
@@ -186,7 +189,10 @@ impl TrailVerifier {
 
     fn line(&mut self, text: &[u8], broken_off: bool) {
         let parsed = parse_chained(text);
-        let is_older = parsed.is_none() && !line::is_begun(text);
+        if parsed.is_some() && !broken_off {
+            self.formed = Some(self.report.files.len() - 1);
+        }
+        let is_older = parsed.is_none() && !line::is_torn(text);
         if self.edge.is_none() && self.held.is_empty() && is_older {
             self.unchained += 1;
             return;

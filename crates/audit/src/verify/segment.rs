@@ -71,20 +71,25 @@ impl TrailVerifier {
     /// Lines after the last checkpoint.
     pub(super) fn tail(&mut self) {
         let mut held = std::mem::take(&mut self.held);
-        let mut last = held.pop_if(|last| last.broken_off);
-        if !self.known.running {
-            // A start ends a torn line with a newline, before it seals it.
-            while let Some(line) = held.pop_if(|line| !line.has_form()) {
-                last = Some(line);
-            }
+        let unfinished = held.pop_if(|last| last.broken_off);
+        let is_being_written = |line: &UncheckedLine| {
+            self.known.running && self.formed.is_none_or(|file| file == line.file)
+        };
+        let mut torn: Vec<_> = unfinished
+            .into_iter()
+            .filter(|line| !is_being_written(line))
+            .collect();
+        // A start ends a torn line with a newline, before it seals it.
+        while let Some(line) = held.pop_if(|line| line::is_torn(&line.text)) {
+            torn.push(line);
         }
-        if let Some(last) = last
-            && !self.known.running
-        {
-            let message = "the last line was not written to its end: the daemon, or the machine, \
-                           ended while it wrote; the next start notes it"
-                .into();
-            self.remark(FindingKind::Torn, &last, message);
+        if let Some(first) = torn.last() {
+            let message = format!(
+                "{} not written to the end: the daemon, or the machine, ended while it wrote; the next start \
+                 notes it",
+                lines_were(torn.len())
+            );
+            self.remark(FindingKind::Torn, first, message);
         }
         let (Some(first), Some(last)) = (held.first(), held.last()) else {
             return;
@@ -152,12 +157,13 @@ impl TrailVerifier {
     ) {
         let found = &checkpoint.found;
         if let Some(torn) = &found.torn
-            && let Some(line) = take_torn(held, torn).or_else(|| self.take_part(held))
+            && let Some(lines) = take_torn(held, torn).or_else(|| self.take_part(held, torn))
         {
-            let message =
-                "not written to its end: the daemon, or the machine, ended while it wrote"
-                    .to_owned();
-            self.remark(FindingKind::Torn, &line, message);
+            let message = format!(
+                "{} not written to the end: the daemon, or the machine, ended while it wrote",
+                lines_were(lines.len())
+            );
+            self.remark(FindingKind::Torn, &lines[0], message);
         }
         if found.unclean {
             let message = format!(
@@ -174,11 +180,19 @@ impl TrailVerifier {
     }
 
     /// The part of a torn line that is in the first file. Its beginning is in an older one, which is not here.
-    fn take_part(&self, held: &mut Vec<UncheckedLine>) -> Option<UncheckedLine> {
-        let first = held.iter().rposition(UncheckedLine::has_form);
-        let first = first.map_or(0, |last| last + 1);
-        let part = self.edge.is_none().then(|| held.split_off(first));
-        part?.into_iter().next()
+    fn take_part(
+        &self,
+        held: &mut Vec<UncheckedLine>,
+        torn: &TornLine,
+    ) -> Option<Vec<UncheckedLine>> {
+        let mut bytes = 0;
+        let before = held.iter().rposition(|line| {
+            bytes += line.text.len() as u64 + 1;
+            bytes > torn.bytes || !line::is_torn(&line.text)
+        });
+        let first = before.map_or(0, |last| last + 1);
+        let is_part = self.edge.is_none() && first < held.len();
+        is_part.then(|| held.split_off(first))
     }
 
     pub(super) fn seen(&mut self, line: &UncheckedLine, seq: u64) {
@@ -225,19 +239,22 @@ impl UncheckedLine {
         self.parsed.as_ref().map_or(0, |parsed| parsed.seq)
     }
 
-    fn has_form(&self) -> bool {
-        line::parts(&self.text).is_some()
-    }
-
     fn checkpoint(&self) -> Option<(u64, &Checkpoint)> {
         let parsed = self.parsed.as_ref()?;
         Some((parsed.seq, parsed.checkpoint.as_ref()?))
     }
 }
 
-/// Takes the torn line that a start has found off the end, and those of starts that crashed before they had sealed it;
-/// answers the first.
-fn take_torn(held: &mut Vec<UncheckedLine>, torn: &TornLine) -> Option<UncheckedLine> {
+/// How a message about torn lines begins.
+fn lines_were(count: usize) -> String {
+    match count {
+        1 => "the line was".to_owned(),
+        _ => format!("{count} lines from here on were"),
+    }
+}
+
+/// Takes the torn line that a start has found off the end, and those of starts that crashed before they had sealed it.
+fn take_torn(held: &mut Vec<UncheckedLine>, torn: &TornLine) -> Option<Vec<UncheckedLine>> {
     let mut bytes = 0;
     let lines = held.iter().rposition(|line| {
         bytes += line.text.len() as u64 + 1;
@@ -248,5 +265,5 @@ fn take_torn(held: &mut Vec<UncheckedLine>, torn: &TornLine) -> Option<Unchecked
     if bytes - 1 != torn.bytes || digest != torn.sha256 {
         return None;
     }
-    held.drain(lines..).next()
+    Some(held.split_off(lines))
 }
