@@ -48,15 +48,8 @@ impl ModuleToken {
             } => library.unwrap(session, mechanism, handle, wrapped, template)?,
             Operation::Create { template, .. } => library.create(session, template)?,
             Operation::Copy { template, .. } => library.copy(session, handle, template)?,
-            Operation::Read { object } => {
-                let read = self.named(session, &[handle], Values::Shown)?;
-                // Once: another object may get its old name.
-                if let (ObjectRef::Token(id), Outcome::Objects(objects)) = (object, &read)
-                    && objects.iter().all(|read| read.object.id != *id)
-                {
-                    self.handles.remove(id);
-                }
-                return Ok(read);
+            Operation::Read { .. } => {
+                return self.named(session, &[handle], Values::Shown);
             }
             Operation::SetAttributes { object, template } => {
                 library.set_attributes(session, handle, template)?;

@@ -40,32 +40,24 @@ impl Coordinator {
         );
         if let Err(error) = written {
             if plan.begun {
-                self.take_back(change, members, roster, plan, &error)?;
+                self.take_back(change, members, roster, plan, &error);
             }
             return Err(error);
         }
         let mut results = self.on_each(change, roster, plan);
         let done = results.iter().filter(|(_, result)| result.is_ok()).count();
-        let is_final = !plan.removes.is_empty() && plan.duties.iter().all(|d| d.undo.is_empty());
-        // After an error of its own a token may have done it.
-        let may_have = |result: &Result<TaskEffect>| match result {
-            Ok(_) => true,
-            Err(error) => error.scope() != Scope::Request,
-        };
-        let is_begun = results.iter().any(|(_, result)| may_have(result));
-        if done < plan.need && !(is_final && is_begun) {
+        let final_once_begun =
+            !plan.removes.is_empty() && plan.duties.iter().all(|d| d.undo.is_empty());
+        let enough = done >= plan.need || final_once_begun && done > 0;
+        let committed = enough
+            && self
+                .journal
+                .append(JournalRecord::Commit { change }, SyncPolicy::Now)
+                .inspect_err(|error| tracing::error!(%error, call, "the change is taken back"))
+                .is_ok();
+        if !committed {
             let error = too_few_did(call, plan.need, &results);
-            self.take_back(change, members, roster, plan, &error)?;
-            return Err(error);
-        }
-        let commit = JournalRecord::Commit { change };
-        if let Err(error) = self.journal.append(commit, SyncPolicy::Now) {
-            if is_final {
-                return Err(undecided(error, call));
-            }
-            tracing::error!(%error, call, "the change is taken back");
-            let error = too_few_did(call, plan.need, &results);
-            self.take_back(change, members, roster, plan, &error)?;
+            self.take_back(change, members, roster, plan, &error);
             return Err(error);
         }
         for (_, result) in &mut results {
@@ -145,9 +137,7 @@ impl Coordinator {
         }
     }
 
-    /// Takes back what was done; what cannot be now, is when the member is there again. An error says that the journal
-    /// could not be written: its lines may say that enough members have it, so nothing is taken back before they say
-    /// otherwise. The next change or start decides.
+    /// Takes back what was done; what cannot be now, is when the member is there again.
     pub(super) fn take_back(
         &self,
         change: u64,
@@ -155,11 +145,15 @@ impl Coordinator {
         roster: &Roster,
         plan: &ChangePlan,
         why: &Error,
-    ) -> Result<()> {
+    ) {
         let why = why.to_string();
-        self.journal
-            .append(JournalRecord::Undone { change, why }, SyncPolicy::Now)
-            .map_err(|error| undecided(error, "the change"))?;
+        let written = self
+            .journal
+            .append(JournalRecord::Undone { change, why }, SyncPolicy::Now);
+        if let Err(error) = written {
+            // A restart will decide the same, unless it finds enough members that have it.
+            tracing::error!(%error, change, "taking back without the journal");
+        }
         let limit = TimeLimit::Until(Instant::now() + TAKE_BACK);
         for duty in &plan.duties {
             let Some(present) = roster.here.iter().find(|p| p.serial == duty.serial) else {
@@ -176,7 +170,6 @@ impl Coordinator {
                 Err(error) => tracing::warn!(%error, change, "is taken back when it returns"),
             }
         }
-        Ok(())
     }
 
     /// Has objects say how they were made.
@@ -228,13 +221,6 @@ fn end_if_hung(present: &PresentMember, error: &Error, begun: Instant) {
             .token
             .abort("it did not answer a change of its objects in time");
     }
-}
-
-/// The error of a change whose last line could not be written.
-fn undecided(error: Error, call: &str) -> Error {
-    error.at(format!(
-        "{call} is finished or undone when the journal can be written again"
-    ))
 }
 
 /// The caller's answer: the new objects as the first member shows them.

@@ -5,7 +5,7 @@ use super::journal::{JournalRecord, SyncPolicy};
 use super::keys;
 use super::members::{PoolMember, PoolMembers, PresentMember, present};
 use super::objects;
-use super::plan::{ChangePlan, Roster, too_few};
+use super::plan::{Roster, too_few};
 use super::replicated_key::ReplicatedKey;
 use super::replicator::Replicator;
 use super::token_access::TimeLimit;
@@ -19,8 +19,7 @@ impl Coordinator {
     ///
     /// Blocks: vendor's calls on every member. The answer is as of one token; objects are named as
     /// in the catalogue. [`Kind::TooFewMembers`] says that it was undone (or not begun), and
-    /// [`Kind::Environment`] that the journal could not be written. Then no member was touched, or the message says
-    /// that the change is finished or undone later.
+    /// [`Kind::Environment`] that the journal could not be written and no member was touched.
     pub fn change(
         &self,
         members: &dyn PoolMembers,
@@ -55,7 +54,7 @@ impl Coordinator {
             return self.directly(members, &roster.here[0], &operation, deadline);
         }
         let change = self.journal.begin(operation.call())?;
-        let answer = self.plan_and_carry(change, members, &mut roster, &operation, source.as_ref());
+        let answer = self.plan_and_carry(change, members, &roster, &operation, source.as_ref());
         // Also those that have come into service meanwhile.
         self.settle_all(&present(members), members);
         self.journal.drop_keys(false);
@@ -81,7 +80,7 @@ impl Coordinator {
         &self,
         change: u64,
         members: &dyn PoolMembers,
-        roster: &mut Roster,
+        roster: &Roster,
         operation: &Operation,
         source: Option<&PresentMember>,
     ) -> Result<Outcome> {
@@ -104,9 +103,8 @@ impl Coordinator {
                 }
             }
         } else {
-            self.plan_in_order(roster, operation, source)
+            objects::plan(roster, operation, source)
         };
-        let roster = &*roster;
         match planned {
             Ok(plan) => self.carry_out(change, members, roster, operation, &plan),
             Err(error) if self.may_stay_alone(operation, &error) => {
@@ -115,33 +113,6 @@ impl Coordinator {
             }
             Err(error) => Err(error),
         }
-    }
-
-    /// Plans a change of objects. Members in service that still owe an earlier change of one of them do this one
-    /// afterwards, as if they were away.
-    fn plan_in_order(
-        &self,
-        roster: &mut Roster,
-        operation: &Operation,
-        source: Option<&PresentMember>,
-    ) -> Result<ChangePlan> {
-        let named = operation.objects().filter_map(|object| match object {
-            ObjectRef::Token(id) => Some(*id),
-            ObjectRef::Session(_) => None,
-        });
-        let named: Vec<_> = named.collect();
-        self.set_debtors_aside(roster, &named)?;
-        let plan = objects::plan(roster, operation, source)?;
-        if self.set_debtors_aside(roster, &plan.makes)? {
-            return objects::plan(roster, operation, source);
-        }
-        Ok(plan)
-    }
-
-    /// Says whether there are some.
-    fn set_debtors_aside(&self, roster: &mut Roster, objects: &[ObjectId]) -> Result<bool> {
-        let owing = self.journal.read(|state| state.debtors(objects));
-        roster.set_aside(&owing, self.replicas == 0)
     }
 
     /// True if a key that cannot be copied may exist on one member: one replica is enough, or `replicas` is not set
@@ -274,8 +245,7 @@ impl Coordinator {
                 ..
             } => {
                 // It answers by its old name, and says the one that it has now.
-                let access = present.access(TimeLimit::Until(deadline));
-                made.extend(access.find_renamed(*id)?);
+                made.extend(present.access(TimeLimit::Until(deadline)).find(*id)?);
                 gone.extend((!made.iter().any(|object| object.id == *id)).then_some(*id));
             }
             _ => {}

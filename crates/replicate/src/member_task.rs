@@ -148,7 +148,7 @@ impl MemberTask {
                 object,
                 becomes,
                 template,
-            } => set(access, *object, *becomes, template, again),
+            } => set(access, *object, *becomes, template),
             // A member that has no model has no use for its copy.
             Self::Copy { object, .. } if access.find(*object)?.is_none() => {
                 Ok(TaskEffect::default())
@@ -367,26 +367,14 @@ fn set(
     object: ObjectId,
     becomes: ObjectId,
     template: &Attributes,
-    again: bool,
 ) -> Result<TaskEffect> {
-    let is_renamed = again && object != becomes;
-    // It was fetched by its new name although the old one was there.
-    if let Some(there) = is_renamed
-        .then(|| access.find(becomes))
-        .transpose()?
-        .flatten()
-    {
-        let mut effect = remove(access, &[object])?;
-        effect.made.push(there);
-        return Ok(effect);
-    }
     let set = Operation::SetAttributes {
         object: object.into(),
         template: template.clone(),
     };
     let there = match access.run(&set) {
         // It has its new name when it is read by the old one.
-        Ok(_) => access.find_renamed(object)?,
+        Ok(_) => access.find(object)?,
         Err(error) if token_access::is_absent(&error) => access.find(becomes)?,
         Err(error) => return Err(error),
     };

@@ -4,7 +4,7 @@ use super::member_task::MemberTask;
 use super::members::PresentMember;
 use super::plan::{ChangePlan, Duty, Roster};
 use super::template;
-use hsmux_token::ck::{CKA_ID, CKA_LABEL, CKR_ACTION_PROHIBITED};
+use hsmux_token::ck::CKR_ACTION_PROHIBITED;
 use hsmux_token::{Attributes, Class, Error, Kind, Object, ObjectId, ObjectRef, Operation, Result};
 
 /// Plans an operation that makes no key.
@@ -122,10 +122,7 @@ fn set_duty(serial: &str, object: &Object, changes: &Attributes) -> Duty {
     let becomes = renamed(serial, object, changes);
     let mut before = Attributes::default();
     for change in &changes.0 {
-        let value = object.attributes.get(change.kind);
-        // An object without one has an empty one (PKCS#11 3.0, sections 4.4 and 4.7).
-        let is_name = matches!(change.kind, CKA_ID | CKA_LABEL);
-        if let Some(value) = value.or(is_name.then_some(&[])) {
+        if let Some(value) = object.attributes.get(change.kind) {
             before.set(change.kind, value.to_vec());
         }
     }

@@ -7,7 +7,6 @@ use super::members::{PoolMember, PoolMembers, PresentMember};
 use super::token_access::{TimeLimit, TokenAccess};
 use hsmux_state::json::{Cbor, Name};
 use hsmux_token::{Attributes, Error, Kind, ObjectId, Result};
-use std::collections::BTreeSet;
 use std::time::Instant;
 
 /// The members at the start of a change.
@@ -53,24 +52,6 @@ impl Roster {
         };
         roster.enough(coordinator.replicas == 0)?;
         Ok(roster)
-    }
-
-    /// Treats members that owe something as away. Says whether there are some.
-    pub fn set_aside(&mut self, owing: &BTreeSet<String>, all: bool) -> Result<bool> {
-        let owes = |present: &PresentMember| owing.contains(&present.serial);
-        let (aside, here): (Vec<_>, _) = self.here.drain(..).partition(owes);
-        self.here = here;
-        if aside.is_empty() {
-            return Ok(false);
-        }
-        let aside = aside.into_iter();
-        self.away
-            .extend(aside.map(|present| (present.name, Some(present.serial))));
-        if all {
-            self.need = self.here.len().max(1);
-        }
-        self.enough(all)?;
-        Ok(true)
     }
 
     fn enough(&self, all: bool) -> Result<()> {

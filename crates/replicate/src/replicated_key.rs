@@ -82,11 +82,10 @@ impl ReplicatedKey<'_> {
                 undo,
             )
         });
-        planned.or_else(|error| {
+        planned.inspect_err(|error| {
             let (members, roster) = (self.members, self.roster);
             self.coordinator
-                .take_back(change, members, roster, &alone, &error)?;
-            Err(error)
+                .take_back(change, members, roster, &alone, error);
         })
     }
 

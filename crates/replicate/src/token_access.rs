@@ -86,12 +86,6 @@ impl<'a> TokenAccess<'a> {
 
     /// The readable attributes of a token object, if it is there.
     pub fn find(&self, id: ObjectId) -> Result<Option<Object>> {
-        let found = self.find_renamed(id)?;
-        Ok(found.filter(|object| object.id == id))
-    }
-
-    /// The same. An object that has just got another name may still answer by this one, and then says the other.
-    pub fn find_renamed(&self, id: ObjectId) -> Result<Option<Object>> {
         let read = Operation::Read { object: id.into() };
         match self.make(&read) {
             Ok(made) => Ok(Some(made.object)),

@@ -131,8 +131,6 @@ impl Journal {
             compact(&mut writer, &self.path)?;
         }
         reserve(&writer, &self.path)?;
-        // The last line of a change before could not be written.
-        decide(&mut writer, &self.path)?;
         let change = writer.state.last + 1;
         let call = call.to_owned();
         writer.append(
@@ -158,8 +156,6 @@ impl JournalWriter {
     fn append(&mut self, path: &Path, record: JournalRecord, sync: SyncPolicy) -> Result<()> {
         let mut line = serde_json::to_vec(&record).map_err(|e| damaged(path, &e.to_string()))?;
         line.push(b'\n');
-        #[cfg(test)]
-        crate::simulation::writes(&line).map_err(|e| failed("write", path, &e))?;
         let written = self
             .file
             .seek(SeekFrom::Start(self.len))
@@ -176,8 +172,6 @@ impl JournalWriter {
         self.len += line.len() as u64;
         self.lines += 1;
         self.state.add(record);
-        #[cfg(test)]
-        crate::simulation::written(self.len, sync == SyncPolicy::Now);
         Ok(())
     }
 }
@@ -260,10 +254,6 @@ fn sum(mut lines: impl BufRead, path: &Path) -> Result<ReplayedJournal> {
 
 /// The time, in seconds after 1970.
 pub(super) fn seconds() -> u64 {
-    #[cfg(test)]
-    if let Some(now) = crate::simulation::seconds() {
-        return now;
-    }
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }
@@ -320,8 +310,6 @@ pub(super) fn compacted(lines: &[u8]) -> Option<Vec<u8>> {
 fn compact(writer: &mut JournalWriter, path: &Path) -> Result<()> {
     writer.state.forget_old_tombstones();
     let line = snapshot(&writer.state).map_err(|e| damaged(path, &e.to_string()))?;
-    #[cfg(test)]
-    crate::simulation::writes(&line).map_err(|e| failed("write", path, &e))?;
     let replaced = hsmux_state::replace(path, &line, 0o600);
     // Also after an error: the new file may be in place, and not certain to last.
     writer.file = open(path)?;
@@ -333,8 +321,6 @@ fn compact(writer: &mut JournalWriter, path: &Path) -> Result<()> {
     writer.base = writer.len;
     writer.lines = 1;
     writer.state.outdated = false;
-    #[cfg(test)]
-    crate::simulation::written(writer.len, true);
     Ok(())
 }
 

@@ -146,32 +146,9 @@ impl JournalState {
                 self.tombstones.insert(*name, change);
             }
         }
-        for MemberPart {
-            serial, mut undo, ..
-        } in intent.parts
-        {
-            undo.retain(|work| !self.had_before(&serial, &work.0));
+        for MemberPart { serial, undo, .. } in intent.parts {
             self.owe(serial, change, undo);
         }
-    }
-
-    /// True if a task would remove an object that the member got by an earlier change.
-    fn had_before(&self, serial: &str, work: &MemberTask) -> bool {
-        let MemberTask::Remove { objects } = work else {
-            return false;
-        };
-        let mut placed = objects.iter().filter_map(|id| self.placed.get(&Name(*id)));
-        placed.any(|on| on.contains(serial))
-    }
-
-    /// Serial numbers of the members that owe a change of one of these objects.
-    pub fn debtors(&self, objects: &[ObjectId]) -> BTreeSet<String> {
-        let owes = |works: &BTreeMap<u64, Vec<Cbor<MemberTask>>>| {
-            let mut owed = works.values().flatten().flat_map(|work| work.0.objects());
-            owed.any(|id| objects.contains(&id))
-        };
-        let owing = self.owed.iter().filter(|(_, works)| owes(works));
-        owing.map(|(serial, _)| serial.clone()).collect()
     }
 
     fn owe(&mut self, serial: String, change: u64, works: Vec<Cbor<MemberTask>>) {
@@ -332,44 +309,7 @@ mod numbered {
 #[cfg(test)]
 mod tests {
     use super::super::compacted;
-    use super::*;
     use crate::fuzzing::example;
-    use hsmux_token::Class;
-
-    #[test]
-    fn what_a_member_had_before_is_not_taken_from_it() {
-        let makes = ObjectId::of_unidentified(Class::DATA, "", b"", b"data");
-        let fetch = Cbor(MemberTask::Fetch { makes });
-        let objects = vec![makes];
-        let remove = Cbor(MemberTask::Remove { objects });
-        let mut state = JournalState::default();
-        for change in [1, 2] {
-            let intent = Intent {
-                call: "C_CreateObject".into(),
-                need: 2,
-                parts: vec![MemberPart {
-                    serial: "away".into(),
-                    works: vec![fetch.clone()],
-                    undo: vec![remove.clone()],
-                }],
-                makes: vec![Name(makes)],
-                removes: vec![],
-                origins: vec![],
-            };
-            state.add(JournalRecord::Intent {
-                change,
-                intent,
-                at: 1,
-            });
-            let why = "too few".into();
-            state.add(match change {
-                1 => JournalRecord::Commit { change },
-                _ => JournalRecord::Undone { change, why },
-            });
-        }
-        let owed: Vec<_> = state.owed["away"].keys().copied().collect();
-        assert_eq!(owed, [1]);
-    }
 
     #[test]
     fn changes_and_debts_in_a_compacted_journal_are_read_again() {

@@ -1,77 +1,13 @@
-//! Members that fail while others change: later changes of the same objects wait for them, and nothing is undone by halves.
+//! Members that fail while others change.
 
 use super::bench::{Tampered, secret};
 use super::{Bench, in_own_process};
 use hsmux_token::ck::*;
-use hsmux_token::{Attributes, Error, ObjectId, Operation};
+use hsmux_token::{Error, Operation};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 const TWO: &[&str] = &["hsm1", "hsm2"];
-
-fn data(label: &'static str) -> Operation {
-    Operation::Create {
-        template: Attributes::default()
-            .with_number(CKA_CLASS, CKO_DATA)
-            .with_flag(CKA_TOKEN, true)
-            .with(CKA_LABEL, label)
-            .with(CKA_VALUE, "text"),
-        near: None,
-    }
-}
-
-fn label(label: &'static str) -> Attributes {
-    Attributes::default().with(CKA_LABEL, label)
-}
-
-/// Has a member answer some operations with an error, as long as the switch is on; with `has_effect` after they took effect.
-fn fail(
-    bench: &Bench,
-    member: &str,
-    error: &Error,
-    has_effect: bool,
-    which: fn(&Operation) -> bool,
-) -> Arc<AtomicBool> {
-    let (inner, error) = (bench.token(member), error.clone());
-    let fails = Arc::new(AtomicBool::new(true));
-    let switch = Arc::clone(&fails);
-    let below = Arc::clone(&inner);
-    let tamper = move |operation: &Operation| {
-        if !which(operation) || !switch.load(Ordering::SeqCst) {
-            return None;
-        }
-        if has_effect {
-            let deadline = Instant::now() + Duration::from_secs(60);
-            // Also a second time, when there is nothing left to do.
-            let _ = below.execute(operation, deadline);
-        }
-        Some(Err(error.clone()))
-    };
-    bench.swap(member, Arc::new(Tampered { inner, tamper }));
-    fails
-}
-
-fn destroy(id: ObjectId) -> Operation {
-    Operation::Destroy { object: id.into() }
-}
-
-#[test]
-fn data_is_made_again_by_a_name_that_other_data_had() {
-    let name = "failing_members::data_is_made_again_by_a_name_that_other_data_had";
-    in_own_process(name, TWO, |folder| {
-        let bench = Bench::new(folder, TWO, 0);
-        let first = bench.make(&data("old"))[0].object.id;
-        let object = first.into();
-        let template = label("new");
-        bench
-            .change(&Operation::SetAttributes { object, template })
-            .unwrap();
-        let again = bench.make(&data("old"));
-        assert_eq!(again[0].object.id, first);
-        assert_eq!(bench.everywhere().len(), 2);
-    });
-}
 
 #[test]
 fn an_object_of_several_members_is_not_deleted_on_one_alone() {
@@ -79,54 +15,18 @@ fn an_object_of_several_members_is_not_deleted_on_one_alone() {
     in_own_process(name, TWO, |folder| {
         let bench = Bench::new(folder, TWO, 1);
         let key = bench.make(&secret(CKM_AES_KEY_GEN, 32, "key"))[0].object.id;
-        let refused = Error::vendor("C_GetAttributeValue", CKR_FUNCTION_REJECTED);
-        let reads = |operation: &Operation| matches!(operation, Operation::Read { .. });
-        let fails = fail(&bench, "hsm2", &refused, false, reads);
-        bench.change(&destroy(key)).unwrap_err();
+        let inner = bench.token("hsm2");
+        let fails = Arc::new(AtomicBool::new(true));
+        let switch = Arc::clone(&fails);
+        let tamper = move |operation: &Operation| {
+            let is_refused =
+                matches!(operation, Operation::Read { .. }) && switch.load(Ordering::SeqCst);
+            is_refused.then(|| Err(Error::vendor("C_GetAttributeValue", CKR_FUNCTION_REJECTED)))
+        };
+        bench.swap("hsm2", Arc::new(Tampered { inner, tamper }));
+        let object = key.into();
+        bench.change(&Operation::Destroy { object }).unwrap_err();
         fails.store(false, Ordering::SeqCst);
         assert_eq!(bench.everywhere(), [key]);
-    });
-}
-
-#[test]
-fn a_deletion_of_which_no_token_has_told_is_finished() {
-    let name = "failing_members::a_deletion_of_which_no_token_has_told_is_finished";
-    in_own_process(name, TWO, |folder| {
-        let bench = Bench::new(folder, TWO, 0);
-        let key = bench.make(&secret(CKM_AES_KEY_GEN, 32, "key"))[0].object.id;
-        let lost = Error::lost("the worker died");
-        let destroys = |operation: &Operation| matches!(operation, Operation::Destroy { .. });
-        let fails = fail(&bench, "hsm1", &lost, true, destroys);
-        fail(&bench, "hsm2", &lost, false, destroys);
-        bench.change(&destroy(key)).unwrap();
-        assert!(bench.coordinator.is_tombstoned(&key));
-        fails.store(false, Ordering::SeqCst);
-        let serial = &bench.token("hsm2").info().serial;
-        assert!(bench.coordinator.owes(serial), "it has not deleted it yet");
-    });
-}
-
-#[test]
-fn a_member_that_owes_an_object_gets_its_copy_afterwards() {
-    let name = "failing_members::a_member_that_owes_an_object_gets_its_copy_afterwards";
-    in_own_process(name, TWO, |folder| {
-        let bench = Bench::new(folder, TWO, 1);
-        let full = Error::vendor("C_CreateObject", CKR_DEVICE_MEMORY);
-        let creates = |operation: &Operation| matches!(operation, Operation::Create { .. });
-        let fails = fail(&bench, "hsm2", &full, false, creates);
-        let model = bench.make(&data("model"))[0].object.id;
-        let object = model.into();
-        bench.make(&Operation::Copy {
-            object,
-            template: label("copy"),
-        });
-        let template = label("model by another name");
-        bench
-            .change(&Operation::SetAttributes { object, template })
-            .unwrap();
-        assert!(bench.holdings()[1].is_empty());
-        fails.store(false, Ordering::SeqCst);
-        bench.make(&data("it pays before"));
-        assert_eq!(bench.everywhere().len(), 3);
     });
 }
