@@ -85,9 +85,9 @@ impl TrailVerifier {
         }
         if let Some(first) = torn.last() {
             let message = format!(
-                "{} not written to the end: the daemon, or the machine, ended while it wrote; the next start \
+                "{}: the daemon, or the machine, ended while it wrote; the next start \
                  notes it",
-                lines_were(torn.len())
+                not_written(torn.len())
             );
             self.remark(FindingKind::Torn, first, message);
         }
@@ -160,8 +160,8 @@ impl TrailVerifier {
             && let Some(lines) = take_torn(held, torn).or_else(|| self.take_part(held, torn))
         {
             let message = format!(
-                "{} not written to the end: the daemon, or the machine, ended while it wrote",
-                lines_were(lines.len())
+                "{}: the daemon, or the machine, ended while it wrote",
+                not_written(lines.len())
             );
             self.remark(FindingKind::Torn, &lines[0], message);
         }
@@ -245,11 +245,11 @@ impl UncheckedLine {
     }
 }
 
-/// How a message about torn lines begins.
-fn lines_were(count: usize) -> String {
+/// What a message says of torn lines.
+fn not_written(count: usize) -> String {
     match count {
-        1 => "the line was".to_owned(),
-        _ => format!("{count} lines from here on were"),
+        1 => "the line was not written to its end".to_owned(),
+        _ => format!("{count} lines from here on were not written to their ends"),
     }
 }
 
