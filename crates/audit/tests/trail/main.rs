@@ -3,3 +3,4 @@
 mod full;
 mod rig;
 mod runs;
+mod torn;
