@@ -50,9 +50,9 @@ cluster: ## A web cluster of three hosts on this machine, and a table of measure
 	cargo build --release --locked $(programs)
 	$(as_root) env $(foreach choice,$(choices),$(choice)='$($(choice))') scripts/cluster.sh $(if $(FAULTS),faults)
 
-simulate: ## The pool in a simulation (STEPS=100000000 SEED=1 TRACE=1); CRATE=audit: the trail
+simulate: ## The pool in a simulation (STEPS=100000000 SEED=1 TRACE=1); CRATE=replicate: changes, CRATE=audit: the trail
 	STEPS=$(or $(STEPS),10000000) SEED=$(or $(SEED),1) cargo test --release --locked -p hsmux-$(or $(CRATE),pool) --lib -- \
-		--nocapture simulation::the_invariants_hold_while_tokens_fail \
+		--nocapture simulation::the_invariants_hold_while_tokens_fail simulation::a_change_reaches_enough_members_or_none \
 		simulation::nothing_is_answered_before_its_line_is_on_the_trail
 
 fuzz: ## Fuzz targets with the address sanitizer, by a nightly toolchain (TIME=seconds or RUNS=n for each, TARGET=name)

@@ -230,12 +230,7 @@ impl ModuleToken {
             return Ok(handle);
         }
         self.read_objects_for(id)?;
-        self.handles.get(id).ok_or_else(|| {
-            Error::token(
-                Kind::UnknownObject,
-                format!("no {} {id} on the token", id.class.name()),
-            )
-        })
+        self.handles.get(id).ok_or_else(|| not_there(id))
     }
 
     /// Whether the error means a deleted object. Some modules report a general error, which the handle then confirms.
@@ -296,6 +291,12 @@ impl ModuleToken {
             }
         }
     }
+}
+
+/// The error of an object that the token does not have.
+pub(crate) fn not_there(id: &ObjectId) -> Error {
+    let message = format!("no {} {id} on the token", id.class.name());
+    Error::token(Kind::UnknownObject, message)
 }
 
 /// Retires a session after an error of the token: the operation may still be active in it.

@@ -1,11 +1,15 @@
 //! Operations that create, change, read or delete objects.
 
+use std::collections::BTreeMap;
+
 use hsmux_token::ck::{CKA_CLASS, CKA_ID, CKA_TOKEN};
 use hsmux_token::{
-    Attributes, Class, Error, Kind, Made, ObjectRef, Operation, Outcome, Result, SessionObject,
+    Attributes, Class, Error, Kind, Made, ObjectId, ObjectRef, Operation, Outcome, Result,
+    SessionObject,
 };
 
 use crate::ModuleToken;
+use crate::execute::not_there;
 use crate::library::{Handle, Session};
 use crate::objects::Values;
 
@@ -61,6 +65,9 @@ impl ModuleToken {
                 return Ok(Outcome::Done);
             }
             Operation::Destroy { object } => {
+                if let ObjectRef::Token(id) = object {
+                    self.is_still(session, handle, *id)?;
+                }
                 library.destroy(session, handle)?;
                 self.object_cache.remove(handle);
                 if let ObjectRef::Token(id) = object {
@@ -77,6 +84,16 @@ impl ModuleToken {
             }
         };
         self.made(session, &[made])
+    }
+
+    /// Fails for an object that has got another name since it was read: the one to destroy is not there.
+    fn is_still(&self, session: Session, handle: Handle, id: ObjectId) -> Result<()> {
+        if self.object_cache.all().contains_key(&handle) {
+            return Ok(());
+        }
+        self.named(session, &[handle], Values::Never)?;
+        let is_there = self.handles.get(&id) == Some(handle);
+        is_there.then_some(()).ok_or_else(|| not_there(&id))
     }
 
     /// SoftHSM loses a key that another process has added if it writes before it has searched: a search prevents that.
@@ -112,11 +129,15 @@ impl ModuleToken {
         let others = self.kin(&all);
         all.extend(others);
         let named = hsmux_software::identify(&self.identity, all);
-        let mut of_token = Vec::new();
+        let (mut of_token, mut names) = (Vec::new(), BTreeMap::new());
         let made = handles.iter().zip(named).map(|(&handle, object)| {
             let session = object.attributes.flag(CKA_TOKEN) != Some(true);
             if !session {
                 of_token.push((object.id, handle));
+                // A private key whose public half is gone has no name of its own, and keeps the one it is known by.
+                if object.id != hsmux_software::unidentified(&self.identity, &object.attributes) {
+                    names.insert(handle, object.id);
+                }
                 self.object_cache
                     .insert(handle, object.clone().without_secrets());
             }
@@ -125,8 +146,11 @@ impl ModuleToken {
                 object,
             }
         });
-        let made = made.collect();
+        let made: Vec<Made> = made.collect();
         self.handles.insert_all(&of_token);
+        // Another object may get an old name.
+        self.handles
+            .take(|id, handle| names.get(handle).is_some_and(|name| name != id));
         Ok(Outcome::Objects(made))
     }
 

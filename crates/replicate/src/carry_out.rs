@@ -3,12 +3,13 @@
 use super::Coordinator;
 use super::channel::Opener;
 use super::in_parallel::in_parallel;
-use super::journal::{JournalRecord, SyncPolicy, seconds};
+use super::journal::{Intent, JournalRecord, SyncPolicy, seconds};
 use super::member_task::{MemberTask, TaskEffect};
 use super::members::{PoolMembers, PresentMember};
 use super::plan::{ChangePlan, Duty, Roster, too_few};
 use super::prove;
 use super::token_access::TimeLimit;
+use hsmux_state::json::Name;
 use hsmux_token::{Error, Kind, Made, Object, ObjectId, Operation, Outcome, Result, Scope};
 use std::time::{Duration, Instant};
 
@@ -40,24 +41,26 @@ impl Coordinator {
         );
         if let Err(error) = written {
             if plan.begun {
-                self.take_back(change, members, roster, plan, &error);
+                self.take_back(change, members, roster, &error)?;
             }
             return Err(error);
         }
         let mut results = self.on_each(change, roster, plan);
         let done = results.iter().filter(|(_, result)| result.is_ok()).count();
-        let final_once_begun =
-            !plan.removes.is_empty() && plan.duties.iter().all(|d| d.undo.is_empty());
-        let enough = done >= plan.need || final_once_begun && done > 0;
-        let committed = enough
-            && self
-                .journal
-                .append(JournalRecord::Commit { change }, SyncPolicy::Now)
-                .inspect_err(|error| tracing::error!(%error, call, "the change is taken back"))
-                .is_ok();
-        if !committed {
+        let is_begun = results.iter().any(|(_, result)| may_be_done(result));
+        if done < plan.need && !(plan.is_final() && is_begun) {
             let error = too_few_did(call, plan.need, &results);
-            self.take_back(change, members, roster, plan, &error);
+            self.take_back(change, members, roster, &error)?;
+            return Err(error);
+        }
+        let commit = JournalRecord::Commit { change };
+        let committed = self.journal.append(commit, SyncPolicy::Now);
+        if let Err(error) = &committed
+            && !plan.is_final()
+        {
+            tracing::error!(%error, call, "the change is taken back");
+            let error = too_few_did(call, plan.need, &results);
+            self.take_back(change, members, roster, &error)?;
             return Err(error);
         }
         for (_, result) in &mut results {
@@ -65,8 +68,13 @@ impl Coordinator {
                 self.show_origins(&mut effect.made);
             }
         }
-        self.tell(members, &results);
-        Ok(answer(operation, plan, &results))
+        self.tell(members, roster, plan, &results);
+        committed.map_err(|error| undecided(error, call))?;
+        let failed = results.iter().find_map(|(_, result)| result.as_ref().err());
+        match failed.filter(|_| done == 0) {
+            Some(error) => Err(unconfirmed(error.clone(), call)),
+            None => Ok(answer(operation, plan, &results)),
+        }
     }
 
     /// Every member that is here does its part, all at once.
@@ -105,11 +113,30 @@ impl Coordinator {
     }
 
     /// Tells the pool what has changed, for all members at once: it proves what is new on each.
-    fn tell(&self, members: &dyn PoolMembers, results: &[(&PresentMember, Result<TaskEffect>)]) {
+    fn tell(
+        &self,
+        members: &dyn PoolMembers,
+        roster: &Roster,
+        plan: &ChangePlan,
+        results: &[(&PresentMember, Result<TaskEffect>)],
+    ) {
+        // It serves nothing any more that it has yet to delete or rename.
+        let gone = plan.gone();
+        let later = |name: &str| {
+            if !gone.is_empty() {
+                members.changed(name, &[], &gone);
+            }
+        };
+        for present in &roster.aside {
+            later(&present.name);
+        }
         let one = |(present, result): &(&PresentMember, Result<TaskEffect>)| {
             match result {
                 Ok(effect) => members.changed(&present.name, &effect.made, &effect.gone),
-                Err(error) => tracing::warn!(%error, "does its part later"),
+                Err(error) => {
+                    tracing::warn!(%error, "does its part later");
+                    later(&present.name);
+                }
             }
             Ok(())
         };
@@ -137,31 +164,62 @@ impl Coordinator {
         }
     }
 
-    /// Takes back what was done; what cannot be now, is when the member is there again.
+    /// Decides changes whose last line could not be written, and tells the pool of those that are finished.
+    pub(super) fn decide(&self, here: &[PresentMember], members: &dyn PoolMembers) -> Result<()> {
+        for intent in self.journal.decide()? {
+            for present in here {
+                match self.look_at(present, &intent) {
+                    Ok(effect) => members.changed(&present.name, &effect.made, &effect.gone),
+                    Err(error) => {
+                        tracing::warn!(%error, "is connected anew, to see what an earlier change has made");
+                        members.renew(&present.name);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The effect of a change, as far as a member has done it.
+    fn look_at(&self, present: &PresentMember, intent: &Intent) -> Result<TaskEffect> {
+        let access = present.access(TimeLimit::Each(TAKE_BACK));
+        let mut effect = TaskEffect::default();
+        for Name(id) in &intent.makes {
+            effect.made.extend(access.find(*id)?);
+        }
+        // What it has yet to delete or rename, it serves no more.
+        let gone = intent.removes.iter().map(|Name(id)| *id);
+        effect.gone = gone
+            .filter(|id| !intent.makes.contains(&Name(*id)))
+            .collect();
+        self.show_origins(&mut effect.made);
+        Ok(effect)
+    }
+
+    /// Takes back what was done; what cannot be now, is when the member is there again. An error says that the journal
+    /// could not be written: its lines may say that enough members have it, so nothing is taken back before they say
+    /// otherwise. The next change or start decides.
     pub(super) fn take_back(
         &self,
         change: u64,
         members: &dyn PoolMembers,
         roster: &Roster,
-        plan: &ChangePlan,
         why: &Error,
-    ) {
+    ) -> Result<()> {
         let why = why.to_string();
-        let written = self
-            .journal
-            .append(JournalRecord::Undone { change, why }, SyncPolicy::Now);
-        if let Err(error) = written {
-            // A restart will decide the same, unless it finds enough members that have it.
-            tracing::error!(%error, change, "taking back without the journal");
-        }
+        self.journal
+            .append(JournalRecord::Undone { change, why }, SyncPolicy::Now)
+            .map_err(|error| undecided(error, "the change"))?;
         let limit = TimeLimit::Until(Instant::now() + TAKE_BACK);
-        for duty in &plan.duties {
-            let Some(present) = roster.here.iter().find(|p| p.serial == duty.serial) else {
+        for present in &roster.here {
+            let serial = &present.serial;
+            let works = self.journal.read(|state| state.owed_for(change, serial));
+            if works.is_empty() {
                 continue;
-            };
-            match self.do_works(present, &duty.undo, &roster.here, limit, true) {
+            }
+            match self.do_works(present, &works, &roster.here, limit, true) {
                 Ok(effect) => {
-                    self.paid(change, &duty.serial);
+                    self.paid(change, serial);
                     members.changed(&present.name, &effect.made, &effect.gone);
                     if effect.unseen {
                         members.renew(&present.name);
@@ -170,6 +228,7 @@ impl Coordinator {
                 Err(error) => tracing::warn!(%error, change, "is taken back when it returns"),
             }
         }
+        Ok(())
     }
 
     /// Has objects say how they were made.
@@ -221,6 +280,26 @@ fn end_if_hung(present: &PresentMember, error: &Error, begun: Instant) {
             .token
             .abort("it did not answer a change of its objects in time");
     }
+}
+
+/// After an error of its own a token may have done its part.
+fn may_be_done(result: &Result<TaskEffect>) -> bool {
+    match result {
+        Ok(_) => true,
+        Err(error) => error.scope() != Scope::Request && error.kind() != Kind::Busy,
+    }
+}
+
+/// The error of a change whose last line could not be written.
+fn undecided(error: Error, call: &str) -> Error {
+    error.at(format!(
+        "{call} is finished or undone when the journal can be written again"
+    ))
+}
+
+/// The error of a deletion that no member has confirmed.
+fn unconfirmed(error: Error, call: &str) -> Error {
+    error.at(format!("{call} is finished when the members answer again"))
 }
 
 /// The caller's answer: the new objects as the first member shows them.

@@ -1,11 +1,11 @@
 //! A change from its beginning: who is there, and what each has to do.
 
 use super::Coordinator;
-use super::journal::{JournalRecord, SyncPolicy};
+use super::journal::{JournalRecord, JournalState, SyncPolicy};
 use super::keys;
 use super::members::{PoolMember, PoolMembers, PresentMember, present};
 use super::objects;
-use super::plan::{Roster, too_few};
+use super::plan::{ChangePlan, Roster, too_few};
 use super::replicated_key::ReplicatedKey;
 use super::replicator::Replicator;
 use super::token_access::TimeLimit;
@@ -19,7 +19,8 @@ impl Coordinator {
     ///
     /// Blocks: vendor's calls on every member. The answer is as of one token; objects are named as
     /// in the catalogue. [`Kind::TooFewMembers`] says that it was undone (or not begun), and
-    /// [`Kind::Environment`] that the journal could not be written and no member was touched.
+    /// [`Kind::Environment`] that the journal could not be written. Then no member was touched, or the message says
+    /// that the change is finished or undone later.
     pub fn change(
         &self,
         members: &dyn PoolMembers,
@@ -39,6 +40,7 @@ impl Coordinator {
         let mut roster = Roster::call(self, members, deadline)?;
         self.meet(&roster)?;
         self.expire_envelopes();
+        self.decide(&roster.here, members)?;
         let mut renewed = self.settle_all(&roster.here, members);
         match self.log_in(&roster, members) {
             Ok(anew) => renewed |= anew,
@@ -54,7 +56,7 @@ impl Coordinator {
             return self.directly(members, &roster.here[0], &operation, deadline);
         }
         let change = self.journal.begin(operation.call())?;
-        let answer = self.plan_and_carry(change, members, &roster, &operation, source.as_ref());
+        let answer = self.plan_and_carry(change, members, &mut roster, &operation, source.as_ref());
         // Also those that have come into service meanwhile.
         self.settle_all(&present(members), members);
         self.journal.drop_keys(false);
@@ -80,38 +82,88 @@ impl Coordinator {
         &self,
         change: u64,
         members: &dyn PoolMembers,
-        roster: &Roster,
+        roster: &mut Roster,
         operation: &Operation,
         source: Option<&PresentMember>,
     ) -> Result<Outcome> {
-        let planned = if let Some(error) = keys::only_on_one(operation) {
-            // Before a key is made that would be taken back.
-            Err(error)
-        } else if keys::makes_key(operation) {
-            match self.replicator_of(roster) {
-                Ok(replicator) => ReplicatedKey {
-                    coordinator: self,
-                    replicator,
-                    members,
-                    roster,
-                    change,
-                }
-                .plan(operation, source),
-                Err(why) => {
-                    let planned = keys::plan(self, roster, operation, source);
-                    planned.map_err(|error| no_way(error, why.as_deref()))
-                }
-            }
-        } else {
-            objects::plan(roster, operation, source)
-        };
-        match planned {
+        match self.plan_in_order(change, members, roster, operation, source) {
             Ok(plan) => self.carry_out(change, members, roster, operation, &plan),
             Err(error) if self.may_stay_alone(operation, &error) => {
                 tracing::warn!(%error, "the new key is not copied to other members");
                 self.on_one(members, roster, operation, source)
             }
             Err(error) => Err(error),
+        }
+    }
+
+    /// Plans a change. Members in service that still owe an earlier one of the same objects do it afterwards.
+    fn plan_in_order(
+        &self,
+        change: u64,
+        members: &dyn PoolMembers,
+        roster: &mut Roster,
+        operation: &Operation,
+        source: Option<&PresentMember>,
+    ) -> Result<ChangePlan> {
+        // A deletion waits for nothing, and a key is made by others that are not changed.
+        let waits = !keys::makes_key(operation) && !matches!(operation, Operation::Destroy { .. });
+        if waits {
+            let named = operation.objects().filter_map(|object| match object {
+                ObjectRef::Token(id) => Some(*id),
+                ObjectRef::Session(_) => None,
+            });
+            let named: Vec<_> = named.collect();
+            self.set_debtors_aside(roster, &named)?;
+        }
+        let mut plan = self.plan(change, members, roster, operation, source)?;
+        // Nobody owes a key that exists already: its name is new.
+        if !plan.begun && self.set_debtors_aside(roster, &plan.makes)? {
+            plan = self.plan(change, members, roster, operation, source)?;
+        }
+        for serial in roster.later_serials() {
+            let mut duties = plan.duties.iter_mut();
+            if let Some(duty) = duties.find(|duty| duty.serial == *serial) {
+                let undo = |state: &JournalState| state.without_earlier(serial, &duty.undo);
+                duty.undo = self.journal.read(undo);
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Says whether there are some.
+    fn set_debtors_aside(&self, roster: &mut Roster, objects: &[ObjectId]) -> Result<bool> {
+        let debtors = self.journal.read(|state| state.debtors(objects));
+        roster.set_aside(&debtors)
+    }
+
+    fn plan(
+        &self,
+        change: u64,
+        members: &dyn PoolMembers,
+        roster: &Roster,
+        operation: &Operation,
+        source: Option<&PresentMember>,
+    ) -> Result<ChangePlan> {
+        if let Some(error) = keys::only_on_one(operation) {
+            // Before a key is made that would be taken back.
+            return Err(error);
+        }
+        if !keys::makes_key(operation) {
+            return objects::plan(roster, operation, source);
+        }
+        match self.replicator_of(roster) {
+            Ok(replicator) => ReplicatedKey {
+                coordinator: self,
+                replicator,
+                members,
+                roster,
+                change,
+            }
+            .plan(operation, source),
+            Err(why) => {
+                let planned = keys::plan(self, roster, operation, source);
+                planned.map_err(|error| no_way(error, why.as_deref()))
+            }
         }
     }
 
@@ -245,7 +297,8 @@ impl Coordinator {
                 ..
             } => {
                 // It answers by its old name, and says the one that it has now.
-                made.extend(present.access(TimeLimit::Until(deadline)).find(*id)?);
+                let access = present.access(TimeLimit::Until(deadline));
+                made.extend(access.find_renamed(*id)?);
                 gone.extend((!made.iter().any(|object| object.id == *id)).then_some(*id));
             }
             _ => {}

@@ -28,6 +28,7 @@ pub fn example() -> Vec<u8> {
         object,
         becomes: object,
         template,
+        is_undo: false,
     };
     let local = Attributes::default().with_flag(ck::CKA_LOCAL, true);
     let part = |serial: &str| MemberPart {

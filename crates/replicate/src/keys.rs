@@ -147,10 +147,8 @@ impl WrappableKey<'_> {
             }
             tracing::warn!(%error, "the new key is not on every member");
         }
-        for (name, serial) in &roster.away {
-            let pin = serial
-                .as_ref()
-                .and_then(|s| Some((s, coordinator.transport.pin(s)?)));
+        for (name, serial) in roster.later() {
+            let pin = serial.and_then(|s| Some((s, coordinator.transport.pin(s)?)));
             let Some((serial, pin)) = pin else {
                 if coordinator.replicas == 0 {
                     return Err(too_few(format!(

@@ -6,8 +6,8 @@ use super::template;
 use super::token_access::{self, TokenAccess};
 use hsmux_software::refuses_template;
 use hsmux_token::ck::{
-    CKA_CHECK_VALUE, CKA_ID, CKA_LABEL, CKA_PUBLIC_KEY_INFO, CKR_ATTRIBUTE_READ_ONLY,
-    CKR_ATTRIBUTE_TYPE_INVALID,
+    CKA_CHECK_VALUE, CKA_ID, CKA_LABEL, CKA_PUBLIC_KEY_INFO, CKR_ACTION_PROHIBITED,
+    CKR_ATTRIBUTE_READ_ONLY, CKR_ATTRIBUTE_TYPE_INVALID,
 };
 use hsmux_token::{Attributes, Borrow, Error, Kind, Made, Object, ObjectId, Operation, Result};
 use minicbor::{Decode, Encode};
@@ -74,6 +74,10 @@ pub(super) enum MemberTask {
         /// The new values.
         #[n(2)]
         template: Attributes,
+        /// These are the values before a change that is undone. Those that the token does not set back, it keeps.
+        #[n(3)]
+        #[cbor(default)]
+        is_undo: bool,
     },
     /// Destroys whatever of these is there.
     #[n(5)]
@@ -148,7 +152,14 @@ impl MemberTask {
                 object,
                 becomes,
                 template,
-            } => set(access, *object, *becomes, template),
+                is_undo,
+            } => match set(access, *object, *becomes, template, again) {
+                Err(error) if *is_undo && object == becomes && is_one_way(&error) => {
+                    tracing::warn!(%error, "the token does not set it back");
+                    Ok(TaskEffect::default())
+                }
+                set => set,
+            },
             // A member that has no model has no use for its copy.
             Self::Copy { object, .. } if access.find(*object)?.is_none() => {
                 Ok(TaskEffect::default())
@@ -362,19 +373,38 @@ fn fetch(id: ObjectId, access: TokenAccess, others: &[PresentMember]) -> Result<
     ))
 }
 
+/// An attribute that the token does not change, or in one direction only.
+fn is_one_way(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        Some(CKR_ATTRIBUTE_READ_ONLY | CKR_ACTION_PROHIBITED)
+    )
+}
+
 fn set(
     access: TokenAccess,
     object: ObjectId,
     becomes: ObjectId,
     template: &Attributes,
+    again: bool,
 ) -> Result<TaskEffect> {
+    // It was fetched by its new name although the old one was there.
+    if again
+        && object != becomes
+        && let Some(there) = access.find(becomes)?
+        && access.find(object)?.is_some()
+    {
+        let mut effect = remove(access, &[object])?;
+        effect.made.push(there);
+        return Ok(effect);
+    }
     let set = Operation::SetAttributes {
         object: object.into(),
         template: template.clone(),
     };
     let there = match access.run(&set) {
         // It has its new name when it is read by the old one.
-        Ok(_) => access.find(object)?,
+        Ok(_) => access.find_renamed(object)?,
         Err(error) if token_access::is_absent(&error) => access.find(becomes)?,
         Err(error) => return Err(error),
     };

@@ -4,7 +4,7 @@ use super::member_task::MemberTask;
 use super::members::PresentMember;
 use super::plan::{ChangePlan, Duty, Roster};
 use super::template;
-use hsmux_token::ck::CKR_ACTION_PROHIBITED;
+use hsmux_token::ck::{CKA_ID, CKA_LABEL, CKR_ACTION_PROHIBITED, CKR_ATTRIBUTE_VALUE_INVALID};
 use hsmux_token::{Attributes, Class, Error, Kind, Object, ObjectId, ObjectRef, Operation, Result};
 
 /// Plans an operation that makes no key.
@@ -49,7 +49,7 @@ pub(super) fn create(roster: &Roster, template: &Attributes) -> Result<ChangePla
         .here
         .iter()
         .map(|p| (&p.serial, Some(roster.access(p))));
-    for (serial, access) in here.chain(roster.away_serials().map(|serial| (serial, None))) {
+    for (serial, access) in here.chain(roster.later_serials().map(|serial| (serial, None))) {
         let mut duty = Duty::adding(serial, access, vec![work.clone()])?;
         // Data may be a secret: it is taken from another member, not from the journal.
         if makes.class == Class::DATA {
@@ -86,7 +86,7 @@ fn destroy(roster: &Roster, id: ObjectId) -> Result<ChangePlan> {
         removes: vec![id],
         need: roster.here.len(),
         duties: here
-            .chain(roster.away_serials())
+            .chain(roster.later_serials())
             .map(|serial| Duty::new(serial, remove(), vec![]))
             .collect(),
         ..ChangePlan::default()
@@ -102,8 +102,8 @@ fn set(roster: &Roster, id: ObjectId, changes: &Attributes) -> Result<ChangePlan
         let duty = set_duty(&present.serial, object, changes);
         plan.duties.push(duty);
     }
-    plan.need = roster.need.min(plan.duties.len());
-    for serial in roster.away_serials() {
+    plan.need = roster.need_of(plan.duties.len());
+    for serial in roster.later_serials() {
         let object = Object {
             id,
             attributes: first.clone(),
@@ -112,17 +112,37 @@ fn set(roster: &Roster, id: ObjectId, changes: &Attributes) -> Result<ChangePlan
     }
     let becomes = renamed(&holders[0].0.serial, &holders[0].1, changes);
     if becomes != id {
+        is_free(roster, becomes)?;
         plan.makes.push(becomes);
         plan.removes.push(id);
     }
     Ok(plan)
 }
 
+/// Fails if a member has an object of this name.
+fn is_free(roster: &Roster, becomes: ObjectId) -> Result<()> {
+    for present in roster.here.iter().chain(&roster.aside) {
+        if roster.access(present).find(becomes)?.is_some() {
+            return Err(Error::request(
+                Kind::Vendor(CKR_ATTRIBUTE_VALUE_INVALID),
+                format!(
+                    "C_SetAttributeValue: {} has {becomes:?} already, and could not tell two of them apart",
+                    present.name
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
 fn set_duty(serial: &str, object: &Object, changes: &Attributes) -> Duty {
     let becomes = renamed(serial, object, changes);
     let mut before = Attributes::default();
     for change in &changes.0 {
-        if let Some(value) = object.attributes.get(change.kind) {
+        let value = object.attributes.get(change.kind);
+        // An object without one has an empty one (PKCS#11 3.0, sections 4.4 and 4.7).
+        let is_name = matches!(change.kind, CKA_ID | CKA_LABEL);
+        if let Some(value) = value.or(is_name.then_some(&[])) {
             before.set(change.kind, value.to_vec());
         }
     }
@@ -130,11 +150,13 @@ fn set_duty(serial: &str, object: &Object, changes: &Attributes) -> Duty {
         object: object.id,
         becomes,
         template: changes.clone(),
+        is_undo: false,
     };
     let undo = MemberTask::Set {
         object: becomes,
         becomes: object.id,
         template: before,
+        is_undo: true,
     };
     Duty::new(serial, vec![set], vec![undo])
 }
@@ -162,7 +184,7 @@ fn copy(roster: &Roster, id: ObjectId, changes: &Attributes) -> Result<ChangePla
     };
     let mut plan = ChangePlan {
         makes: vec![makes],
-        need: roster.need.min(holders.len()),
+        need: roster.need_of(holders.len()),
         ..ChangePlan::default()
     };
     for (present, _) in &holders {
@@ -170,7 +192,7 @@ fn copy(roster: &Roster, id: ObjectId, changes: &Attributes) -> Result<ChangePla
         plan.duties
             .push(Duty::adding(&present.serial, access, work())?);
     }
-    for serial in roster.away_serials() {
+    for serial in roster.later_serials() {
         plan.duties.push(Duty::adding(serial, None, work())?);
     }
     Ok(plan)

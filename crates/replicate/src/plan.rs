@@ -1,7 +1,7 @@
 //! The plan of a change: the tasks of each member.
 
 use super::Coordinator;
-use super::journal::{Intent, JournalState, MemberPart};
+use super::journal::{Debtor, Intent, JournalState, MemberPart};
 use super::member_task::MemberTask;
 use super::members::{PoolMember, PoolMembers, PresentMember};
 use super::token_access::{TimeLimit, TokenAccess};
@@ -13,10 +13,16 @@ use std::time::Instant;
 pub(super) struct Roster {
     /// In service, each token once.
     pub here: Vec<PresentMember>,
+    /// In service, but they owe an earlier change of the same objects: they do this one after it.
+    pub aside: Vec<PresentMember>,
     /// Configured, but not in service: name, and serial number where it was seen before.
     pub away: Vec<(String, Option<String>)>,
     /// So many must do it.
     pub need: usize,
+    /// So many of those aside have the object.
+    holders_aside: usize,
+    /// All that can must do it, without a number in the configuration.
+    all: bool,
     pub deadline: Instant,
 }
 
@@ -46,39 +52,84 @@ impl Roster {
         };
         let roster = Self {
             here,
+            aside: Vec::new(),
             away,
             need,
+            holders_aside: 0,
+            all: coordinator.replicas == 0,
             deadline,
         };
-        roster.enough(coordinator.replicas == 0)?;
+        roster.enough()?;
         Ok(roster)
     }
 
-    fn enough(&self, all: bool) -> Result<()> {
+    /// Sets members aside that owe something. Says whether there are some.
+    pub fn set_aside(&mut self, debtors: &[Debtor]) -> Result<bool> {
+        let debt = |present: &PresentMember| debtors.iter().find(|d| d.serial == present.serial);
+        let owes = |present: &PresentMember| debt(present).is_some();
+        let (aside, here): (Vec<_>, _) = self.here.drain(..).partition(owes);
+        self.here = here;
+        if aside.is_empty() {
+            return Ok(false);
+        }
+        let holders = aside.iter().filter_map(debt).filter(|d| d.is_holder);
+        self.holders_aside += holders.count();
+        self.aside.extend(aside);
+        if self.all {
+            self.need = self.here.len().max(1);
+        }
+        self.enough()?;
+        Ok(true)
+    }
+
+    fn enough(&self) -> Result<()> {
         let stranger = self.away.iter().find(|(_, serial)| serial.is_none());
+        let all = self.here.len() + self.aside.len() + self.away.len();
         match stranger {
-            Some((name, _)) if all => Err(too_few(format!(
+            Some((name, _)) if self.all => Err(too_few(format!(
                 "{name} is away and was never seen, so it could not catch up: bring it back, \
                  remove it, or say how many members are enough (replicas = N)"
             ))),
-            _ if self.here.len() < self.need => Err(too_few(format!(
-                "{} of {} members are in service, and {} are needed; hsmux status says why",
+            _ if self.here.len() >= self.need => Ok(()),
+            _ if self.aside.is_empty() => Err(too_few(format!(
+                "{} of {all} members are in service, and {} are needed; hsmux status says why",
                 self.here.len(),
-                self.here.len() + self.away.len(),
                 self.need
             ))),
-            _ => Ok(()),
+            _ => {
+                let names: Vec<_> = self.aside.iter().map(|p| p.name.as_str()).collect();
+                Err(too_few(format!(
+                    "{} of {all} members can do it now, and {} are needed: {} still owes an earlier change of the same \
+                     object; hsmux status says why",
+                    self.here.len(),
+                    self.need,
+                    names.join(", ")
+                )))
+            }
         }
+    }
+
+    /// So many must change an object that so many of those here have.
+    pub fn need_of(&self, holders: usize) -> usize {
+        let aside = if self.all { 0 } else { self.holders_aside };
+        self.need.min(holders + aside)
     }
 
     /// True if there is one member, and it is in service.
     pub fn alone(&self) -> bool {
-        self.here.len() == 1 && self.away.is_empty()
+        self.here.len() == 1 && self.aside.is_empty() && self.away.is_empty()
     }
 
-    /// Serial numbers of those that are away and known.
-    pub fn away_serials(&self) -> impl Iterator<Item = &String> {
-        self.away.iter().filter_map(|(_, serial)| serial.as_ref())
+    /// Serial numbers of those that do it later: of members aside, and of those that are away and known.
+    pub fn later_serials(&self) -> impl Iterator<Item = &String> {
+        self.later().filter_map(|(_, serial)| serial)
+    }
+
+    /// Those that do it later: name, and serial number if it is known.
+    pub fn later(&self) -> impl Iterator<Item = (&String, Option<&String>)> {
+        let aside = self.aside.iter().map(|p| (&p.name, Some(&p.serial)));
+        let away = self.away.iter();
+        aside.chain(away.map(|(name, serial)| (name, serial.as_ref())))
     }
 
     /// A member, until the change's deadline.
@@ -216,6 +267,17 @@ impl Duty {
 }
 
 impl ChangePlan {
+    /// True for a deletion: it is never undone once a token may have done it.
+    pub fn is_final(&self) -> bool {
+        !self.removes.is_empty() && self.duties.iter().all(|duty| duty.undo.is_empty())
+    }
+
+    /// Objects that are not there afterwards.
+    pub fn gone(&self) -> Vec<ObjectId> {
+        let gone = self.removes.iter().filter(|id| !self.makes.contains(id));
+        gone.copied().collect()
+    }
+
     /// The journal's form.
     pub fn intent(&self, call: &str) -> Intent {
         let encoded = |works: &[MemberTask]| works.iter().cloned().map(Cbor).collect();

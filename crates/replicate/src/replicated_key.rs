@@ -82,10 +82,11 @@ impl ReplicatedKey<'_> {
                 undo,
             )
         });
-        planned.inspect_err(|error| {
+        planned.or_else(|error| {
             let (members, roster) = (self.members, self.roster);
             self.coordinator
-                .take_back(change, members, roster, &alone, error);
+                .take_back(change, members, roster, &error)?;
+            Err(error)
         })
     }
 
@@ -138,7 +139,7 @@ impl ReplicatedKey<'_> {
                 ..Duty::new(&present.serial, vec![install.clone()], undo)
             });
         }
-        for serial in self.roster.away_serials() {
+        for serial in self.roster.later_serials() {
             // It has had no part in it when it has to be taken back.
             let objects = makes.to_vec();
             let undo = vec![MemberTask::Remove { objects }];

@@ -86,9 +86,22 @@ impl<'a> TokenAccess<'a> {
 
     /// The readable attributes of a token object, if it is there.
     pub fn find(&self, id: ObjectId) -> Result<Option<Object>> {
+        let found = self.find_renamed(id)?;
+        Ok(found.filter(|object| object.id == id))
+    }
+
+    /// The same. An object that has just got another name may still answer by this one, and then says the other.
+    pub fn find_renamed(&self, id: ObjectId) -> Result<Option<Object>> {
         let read = Operation::Read { object: id.into() };
         match self.make(&read) {
-            Ok(made) => Ok(Some(made.object)),
+            Ok(Made { mut object, .. }) => {
+                // A private key whose public half is gone is still known by its name.
+                let identity = self.token.info().identity(self.name);
+                if object.id == hsmux_software::unidentified(&identity, &object.attributes) {
+                    object.id = id;
+                }
+                Ok(Some(object))
+            }
             Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(error),
         }

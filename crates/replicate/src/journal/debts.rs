@@ -64,6 +64,10 @@ impl LaterFate<'_> {
                 self.fates.insert(*object, fate);
                 if self.models.remove(becomes) {
                     self.models.insert(*object);
+                } else if fate.is_none() {
+                    // It may be there by its old name.
+                    let objects = vec![*object];
+                    return Some(MemberTask::Remove { objects });
                 }
             }
             MemberTask::Set { .. } | MemberTask::Sweep { .. } => {}
@@ -197,6 +201,7 @@ mod tests {
             object,
             becomes,
             template,
+            is_undo: false,
         }
     }
 
@@ -252,7 +257,7 @@ mod tests {
             remove(data(2)),
             remove(key(5)),
         ]);
-        assert_eq!(gone, ["Set 1,2", "Set 4,5", "Remove 2", "Remove 5"]);
+        assert_eq!(gone, ["Remove 1", "Remove 4", "Remove 2", "Remove 5"]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod record;
 mod state;
 
 pub(super) use record::{Intent, JournalRecord, MemberPart};
-pub(super) use state::JournalState;
+pub(super) use state::{Debtor, JournalState};
 
 use hsmux_state::{FileLock, LockFailed, failed};
 use hsmux_token::sync::Mutex;
@@ -141,6 +141,15 @@ impl Journal {
         Ok(change)
     }
 
+    /// Decides changes whose last line could not be written: those that are finished.
+    pub fn decide(&self) -> Result<Vec<Intent>> {
+        let mut writer = self.writer.lock();
+        if writer.state.open.is_empty() {
+            return Ok(Vec::new());
+        }
+        decide(&mut writer, &self.path)
+    }
+
     /// Adds a record.
     pub fn append(&self, record: JournalRecord, sync: SyncPolicy) -> Result<()> {
         self.writer.lock().append(&self.path, record, sync)
@@ -156,6 +165,8 @@ impl JournalWriter {
     fn append(&mut self, path: &Path, record: JournalRecord, sync: SyncPolicy) -> Result<()> {
         let mut line = serde_json::to_vec(&record).map_err(|e| damaged(path, &e.to_string()))?;
         line.push(b'\n');
+        #[cfg(test)]
+        crate::simulation::writes(&line).map_err(|e| failed("write", path, &e))?;
         let written = self
             .file
             .seek(SeekFrom::Start(self.len))
@@ -172,6 +183,8 @@ impl JournalWriter {
         self.len += line.len() as u64;
         self.lines += 1;
         self.state.add(record);
+        #[cfg(test)]
+        crate::simulation::written(self.len, sync == SyncPolicy::Now);
         Ok(())
     }
 }
@@ -254,23 +267,21 @@ fn sum(mut lines: impl BufRead, path: &Path) -> Result<ReplayedJournal> {
 
 /// The time, in seconds after 1970.
 pub(super) fn seconds() -> u64 {
+    #[cfg(test)]
+    if let Some(now) = crate::simulation::seconds() {
+        return now;
+    }
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }
 
-/// Finishes what enough members had done, undoes the rest.
-fn decide(writer: &mut JournalWriter, path: &Path) -> Result<()> {
-    let open: Vec<(u64, bool)> = writer
-        .state
-        .open
-        .iter()
-        .map(|(change, open)| {
-            let last_word = open.intent.parts.iter().all(|part| part.undo.is_empty());
-            (*change, last_word || open.done.len() >= open.intent.need)
-        })
-        .collect();
-    for (change, finish) in open {
-        let record = if finish {
+/// Finishes what enough members had done, which it answers, and undoes the rest.
+fn decide(writer: &mut JournalWriter, path: &Path) -> Result<Vec<Intent>> {
+    let mut finished = Vec::new();
+    for (change, open) in writer.state.open.clone() {
+        let last_word = open.intent.parts.iter().all(|part| part.undo.is_empty());
+        let record = if last_word || open.done.len() >= open.intent.need {
+            finished.push(open.intent);
             JournalRecord::Commit { change }
         } else {
             let why = "interrupted before enough members had it".to_owned();
@@ -278,7 +289,7 @@ fn decide(writer: &mut JournalWriter, path: &Path) -> Result<()> {
         };
         writer.append(path, record, SyncPolicy::Now)?;
     }
-    Ok(())
+    Ok(finished)
 }
 
 /// Reserves disk space beyond the end of the file; its length stays.
@@ -310,6 +321,8 @@ pub(super) fn compacted(lines: &[u8]) -> Option<Vec<u8>> {
 fn compact(writer: &mut JournalWriter, path: &Path) -> Result<()> {
     writer.state.forget_old_tombstones();
     let line = snapshot(&writer.state).map_err(|e| damaged(path, &e.to_string()))?;
+    #[cfg(test)]
+    crate::simulation::writes(&line).map_err(|e| failed("write", path, &e))?;
     let replaced = hsmux_state::replace(path, &line, 0o600);
     // Also after an error: the new file may be in place, and not certain to last.
     writer.file = open(path)?;
@@ -321,6 +334,8 @@ fn compact(writer: &mut JournalWriter, path: &Path) -> Result<()> {
     writer.base = writer.len;
     writer.lines = 1;
     writer.state.outdated = false;
+    #[cfg(test)]
+    crate::simulation::written(writer.len, true);
     Ok(())
 }
 

@@ -49,6 +49,13 @@ pub(crate) struct OpenChange {
     pub done: BTreeSet<String>,
 }
 
+/// A member that owes something.
+pub(crate) struct Debtor {
+    pub serial: String,
+    /// It has the object, by some name, and owes a change of its attributes.
+    pub is_holder: bool,
+}
+
 impl JournalState {
     /// Adds one record.
     pub fn add(&mut self, record: JournalRecord) {
@@ -149,6 +156,46 @@ impl JournalState {
         for MemberPart { serial, undo, .. } in intent.parts {
             self.owe(serial, change, undo);
         }
+    }
+
+    /// What undoes a change on a member that is away, without the objects that it got by an earlier change.
+    pub fn without_earlier(&self, serial: &str, undo: &[MemberTask]) -> Vec<MemberTask> {
+        let is_new = |id: &ObjectId| {
+            let placed = self.placed.get(&Name(*id));
+            !placed.is_some_and(|on| on.contains(serial))
+        };
+        let undo = undo.iter().filter_map(|work| match work {
+            MemberTask::Remove { objects } => {
+                let objects: Vec<_> = objects.iter().copied().filter(is_new).collect();
+                (!objects.is_empty()).then_some(MemberTask::Remove { objects })
+            }
+            other => Some(other.clone()),
+        });
+        undo.collect()
+    }
+
+    /// The members that owe a change of one of these objects.
+    pub fn debtors(&self, objects: &[ObjectId]) -> Vec<Debtor> {
+        let named = |work: &&MemberTask| work.objects().iter().any(|id| objects.contains(id));
+        let debtors = self.owed.iter().filter_map(|(serial, works)| {
+            let works = works.values().flatten().map(|work| &work.0);
+            let mut owed = works.filter(named).peekable();
+            owed.peek()?;
+            Some(Debtor {
+                serial: serial.clone(),
+                is_holder: owed.any(|work| matches!(work, MemberTask::Set { .. })),
+            })
+        });
+        debtors.collect()
+    }
+
+    /// What a member owes for one change.
+    pub fn owed_for(&self, change: u64, serial: &str) -> Vec<MemberTask> {
+        let owed = self.owed.get(serial).and_then(|owed| owed.get(&change));
+        owed.into_iter()
+            .flatten()
+            .map(|work| work.0.clone())
+            .collect()
     }
 
     fn owe(&mut self, serial: String, change: u64, works: Vec<Cbor<MemberTask>>) {
@@ -309,7 +356,30 @@ mod numbered {
 #[cfg(test)]
 mod tests {
     use super::super::compacted;
+    use super::*;
     use crate::fuzzing::example;
+    use hsmux_token::Class;
+
+    #[test]
+    fn what_a_member_had_before_is_not_taken_from_it() {
+        let [old, new] =
+            [b"old", b"new"].map(|name| ObjectId::of_unidentified(Class::DATA, "", b"", name));
+        let mut state = JournalState::default();
+        let (serial, objects) = ("away".to_owned(), vec![Name(old)]);
+        state.add(JournalRecord::Placed { serial, objects });
+        let remove = |objects: &[ObjectId]| MemberTask::Remove {
+            objects: objects.to_vec(),
+        };
+        let left = |serial, undo| {
+            let undo = state.without_earlier(serial, &[undo]);
+            undo.iter()
+                .flat_map(MemberTask::objects)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(left("away", remove(&[old, new])), [new]);
+        assert_eq!(left("away", remove(&[old])), []);
+        assert_eq!(left("other", remove(&[old])), [old]);
+    }
 
     #[test]
     fn changes_and_debts_in_a_compacted_journal_are_read_again() {
