@@ -198,8 +198,8 @@ pub struct Member {
     pub pin: Option<PinSource>,
     /// Where the module is loaded.
     pub isolation: Isolation,
-    /// Operations that one worker runs at once.
-    pub sessions: u32,
+    /// Operations that one worker runs at once; nothing if the kind of module decides.
+    pub sessions: Option<u32>,
     /// The number of workers.
     pub workers: u32,
     /// Its share of the work.

@@ -43,7 +43,7 @@ pub fn shared(fields: &mut Fields<'_, '_, '_>) -> Member {
         uri: Uri::default(),
         pin: None,
         isolation: Isolation::Process,
-        sessions: 4,
+        sessions: None,
         workers: 1,
         weight: fields.number("weight", 1..=1000).unwrap_or(1) as u32,
         timeout: fields
@@ -94,7 +94,7 @@ fn member(fields: &mut Fields<'_, '_, '_>, identity: bool) -> Option<WithSpan<Me
         isolation: fields
             .choice("isolation", &words)
             .unwrap_or(Isolation::Process),
-        sessions: fields.number("sessions", 1..=1024).unwrap_or(4) as u32,
+        sessions: fields.number("sessions", 1..=1024).map(|most| most as u32),
         workers: fields.number("workers", 1..=256).unwrap_or(1) as u32,
         env: fields.env("env").unwrap_or_default(),
         sandbox: fields.choice("sandbox", SANDBOXES).unwrap_or(Sandbox::Auto),

@@ -234,7 +234,7 @@ pub fn member(fields: &mut Fields<'_, '_, '_>, identity: bool) -> Option<WithSpa
         uri: Uri::default(),
         pin: None,
         isolation: Isolation::Process,
-        sessions: fields.number("sessions", 1..=250).unwrap_or(64) as u32,
+        sessions: Some(fields.number("sessions", 1..=250).unwrap_or(64) as u32),
         workers: 1,
         ..super::member::shared(fields)
     };

@@ -131,7 +131,8 @@ impl Sandbox {
 }
 
 impl Profile {
-    fn of_module(module: &Path) -> Self {
+    /// The kind of a module, by the name of its file.
+    pub(crate) fn of_module(module: &Path) -> Self {
         let name = module.file_name().unwrap_or_default().to_string_lossy();
         let known = KNOWN.iter().find(|(begin, _)| name.starts_with(begin));
         known.map_or(Self::None, |(_, profile)| *profile)

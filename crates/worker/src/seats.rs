@@ -9,8 +9,11 @@ use hsmux_module::Options;
 use hsmux_token::{Error, Result, Token};
 use hsmux_wire::{RecentTokens, RemoteToken};
 
-use crate::{Environment, LinkOptions, ProcessConnector, Sandbox, ThreadConnector};
+use crate::{Environment, LinkOptions, ProcessConnector, Profile, Sandbox, ThreadConnector};
 use hsmux_pool::{Care, Connector, Seat};
+
+/// Operations that one worker runs at once, unless the configuration says how many.
+const SESSIONS: u32 = 4;
 
 /// The seats of all members for a program that has the pool itself. `worker` is the executable that is started as
 /// worker process, with the one argument `worker`.
@@ -90,13 +93,26 @@ fn seats_with(
     (1..=seats).map(seat).collect()
 }
 
+/// Operations that one worker of a member runs at once.
+fn sessions(member: &Member) -> u32 {
+    let usual = || match Profile::of_module(&member.module) {
+        // It computes on this host's processors: more operations than these only wait for each other's locks.
+        Profile::File => {
+            let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+            (cpus as u32).clamp(2, SESSIONS)
+        }
+        _ => SESSIONS,
+    };
+    member.sessions.unwrap_or_else(usual)
+}
+
 /// The seat of a member that is another host; it needs a process in any case.
 fn node_seat(config: &Config, member: &Member, worker: &Path) -> Option<Seat> {
     let (address, node) = (member.node.as_ref()?, config.node.as_ref()?);
     let options = LinkOptions {
         name: member.name.clone(),
         address: address.clone(),
-        lanes: member.sessions,
+        lanes: sessions(member),
         identity: node.identity.clone(),
     };
     let connector =
@@ -104,7 +120,7 @@ fn node_seat(config: &Config, member: &Member, worker: &Path) -> Option<Seat> {
     Some(Seat {
         connector: Arc::new(NodeConnector {
             connector,
-            lanes: member.sessions,
+            lanes: sessions(member),
             trusted: member.trusted,
             connected: RecentTokens::default(),
         }),
@@ -141,7 +157,7 @@ pub fn open_options(member: &Member, state: &Path) -> Result<Options> {
         module: member.module.clone(),
         slot: member.uri.clone(),
         pin: pin.transpose().map_err(|error| error.at(&member.name))?,
-        sessions: member.sessions,
+        sessions: sessions(member),
         state: state.to_owned(),
         name: member.name.clone(),
         copies: member.copies,
@@ -291,6 +307,20 @@ mod tests {
         }
         let own = ("SOFTHSM2_CONF".as_ref(), Some("/x".as_ref()));
         assert!(told.contains(&own), "{told:?}");
+    }
+
+    #[test]
+    fn a_software_token_has_no_more_sessions_than_processors() {
+        let of = |module: &str, more: &str| {
+            let text = TWO.replace("/vendor.so", module);
+            let text = text.replace("uri =", &format!("{more}\nuri ="));
+            let config = hsmux_config::parse(Path::new("/etc/hsmux/hsmux.toml"), &text).unwrap();
+            sessions(&config.tokens[0])
+        };
+        let cpus = std::thread::available_parallelism().unwrap().get() as u32;
+        assert_eq!(of("/libsofthsm2.so", ""), cpus.clamp(2, 4));
+        assert_eq!(of("/libsofthsm2.so", "sessions = 9"), 9);
+        assert_eq!(of("/vendor.so", ""), 4);
     }
 
     #[test]
