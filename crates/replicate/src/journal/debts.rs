@@ -15,7 +15,9 @@ impl JournalState {
             let mut ahead = LaterFate {
                 tombstones: &self.tombstones,
                 fates: BTreeMap::new(),
+                named_by: BTreeMap::new(),
                 models: BTreeSet::new(),
+                fetched: Vec::new(),
             };
             for (change, works) in owed.iter_mut().rev() {
                 let before = works.len();
@@ -30,6 +32,10 @@ impl JournalState {
                 if works.len() < before {
                     cancelled.insert(*change);
                 }
+            }
+            for (change, makes) in ahead.fetched {
+                let works = owed.entry(change).or_default();
+                works.push(Cbor(MemberTask::Fetch { makes }));
             }
             owed.retain(|_, works| !works.is_empty());
         }
@@ -46,8 +52,12 @@ struct LaterFate<'a> {
     tombstones: &'a BTreeMap<Name, u64>,
     /// The last name of an object; nothing if it is deleted.
     fates: BTreeMap<ObjectId, Option<ObjectId>>,
+    /// The changes that give objects their last names.
+    named_by: BTreeMap<ObjectId, u64>,
     /// Objects that are copied before they are deleted.
     models: BTreeSet<ObjectId>,
+    /// Data that is fetched by its last name, after the change that gives it that name.
+    fetched: Vec<(u64, ObjectId)>,
 }
 
 impl LaterFate<'_> {
@@ -62,6 +72,9 @@ impl LaterFate<'_> {
             } if object != becomes => {
                 let fate = self.fate(change, *becomes);
                 self.fates.insert(*object, fate);
+                if fate == Some(*becomes) {
+                    self.named_by.insert(*becomes, change);
+                }
                 if self.models.remove(becomes) {
                     self.models.insert(*object);
                 } else if fate.is_none() {
@@ -73,15 +86,14 @@ impl LaterFate<'_> {
             MemberTask::Set { .. } | MemberTask::Sweep { .. } => {}
             MemberTask::Fetch { makes } => {
                 self.models.remove(makes);
-                let makes = self.fate(change, *makes)?;
-                return Some(MemberTask::Fetch { makes });
+                return self.fetch(change, *makes);
             }
             MemberTask::Copy { makes, object, .. } => {
                 let is_model = self.models.remove(makes);
                 let copy = self.fate(change, *makes);
                 // Its model will not be there, or not by this name: data is fetched from others, and these have the copy.
                 if object.class == Class::DATA && self.fate(change, *object) != Some(*object) {
-                    return copy.map(|makes| MemberTask::Fetch { makes });
+                    return self.fetch(change, *makes);
                 }
                 if copy.is_none() && !is_model {
                     return None;
@@ -97,6 +109,17 @@ impl LaterFate<'_> {
             }
         }
         Some(work)
+    }
+
+    /// Data is fetched by its last name. The member may have it by an earlier one, so it is renamed first.
+    fn fetch(&mut self, change: u64, makes: ObjectId) -> Option<MemberTask> {
+        let last = self.fate(change, makes)?;
+        if last == makes {
+            return Some(MemberTask::Fetch { makes });
+        }
+        let named_by = self.named_by.get(&last).copied();
+        self.fetched.push((named_by.unwrap_or(change), last));
+        None
     }
 
     fn fate(&self, change: u64, object: ObjectId) -> Option<ObjectId> {
@@ -247,7 +270,7 @@ mod tests {
         ]);
         assert_eq!(
             all,
-            ["Fetch 3", "Create 4", "Set 1,2", "Set 2,3", "Set 4,5"]
+            ["Create 4", "Set 1,2", "Set 2,3", "Fetch 3", "Set 4,5"]
         );
         let gone = owed(&[
             fetch(data(1)),
@@ -280,7 +303,7 @@ mod tests {
             copy(data(1), data(2)),
             rename(data(1), data(3)),
         ]);
-        assert_eq!(renamed, ["Fetch 3", "Fetch 2", "Set 1,3"]);
+        assert_eq!(renamed, ["Fetch 2", "Set 1,3", "Fetch 3"]);
         let nothing = owed(&[
             create(key(1)),
             copy(key(1), key(2)),

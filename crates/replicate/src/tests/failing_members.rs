@@ -31,7 +31,7 @@ fn fail(
     member: &str,
     error: &Error,
     has_effect: bool,
-    which: fn(&Operation) -> bool,
+    which: impl Fn(&Operation) -> bool + Send + Sync + 'static,
 ) -> Arc<AtomicBool> {
     let (inner, error) = (bench.token(member), error.clone());
     let fails = Arc::new(AtomicBool::new(true));
@@ -145,37 +145,36 @@ fn a_member_that_owes_an_object_gets_its_copy_afterwards() {
 fn what_a_token_does_not_set_back_is_not_owed() {
     let name = "failing_members::what_a_token_does_not_set_back_is_not_owed";
     in_own_process(name, TWO, |folder| {
-        fn is_called(operation: &Operation, name: &[u8]) -> bool {
-            matches!(operation, Operation::SetAttributes { template, .. }
-                if template.get(CKA_LABEL) == Some(name))
-        }
         let bench = Bench::new(folder, TWO, 0);
         let key = bench.make(&secret(CKM_AES_KEY_GEN, 32, "first"))[0]
             .object
             .id;
-        let call = |name| Operation::SetAttributes {
+        let call = |name, derives| Operation::SetAttributes {
             object: key.into(),
-            template: label(name),
+            template: label(name).with_flag(CKA_DERIVE, derives),
         };
-        let is_one_way = Error::vendor("C_SetAttributeValue", CKR_ATTRIBUTE_READ_ONLY);
+        let one_way = Error::vendor("C_SetAttributeValue", CKR_ATTRIBUTE_READ_ONLY);
         let refused = Error::vendor("C_SetAttributeValue", CKR_FUNCTION_REJECTED);
-        fail(&bench, "hsm1", &is_one_way, false, |o| {
-            is_called(o, b"first")
-        });
-        fail(&bench, "hsm2", &refused, false, |o| is_called(o, b"second"));
-        let error = bench.change(&call("second")).unwrap_err();
+        let sets = |operation: &Operation, derives| {
+            matches!(operation, Operation::SetAttributes { template, .. }
+                if template.flag(CKA_DERIVE) == Some(derives))
+        };
+        bench.change(&call("first", false)).unwrap();
+        fail(&bench, "hsm1", &one_way, false, move |o| sets(o, false));
+        fail(&bench, "hsm2", &refused, false, move |o| sets(o, true));
+        let error = bench.change(&call("second", true)).unwrap_err();
         assert_eq!(error.code(), Some(CKR_FUNCTION_REJECTED), "{error}");
-        for member in TWO {
+        for (member, objects) in TWO.iter().zip(bench.holdings()) {
+            let label = objects[0].attributes.text(CKA_LABEL);
+            assert_eq!(label.as_deref(), Some("first"), "{member}");
             let serial = &bench.token(member).info().serial;
             assert!(!bench.coordinator.owes(serial), "{member}");
         }
-        bench.change(&call("third")).unwrap();
-        for objects in bench.holdings() {
-            assert_eq!(
-                objects[0].attributes.text(CKA_LABEL).as_deref(),
-                Some("third")
-            );
-        }
+        let template = label("third");
+        let object = key.into();
+        bench
+            .change(&Operation::SetAttributes { object, template })
+            .unwrap();
     });
 }
 
