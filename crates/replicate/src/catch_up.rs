@@ -151,7 +151,7 @@ impl Coordinator {
             "its transport key was replaced: it does not get keys that were made for the one before. `hsmux key list` shows \
              what it lacks"
         );
-        if let Err(error) = self.journal.forget(serial, dead) {
+        if let Err(error) = self.journal.expire_for(serial, dead) {
             tracing::warn!(%error, "not noted");
         }
     }

@@ -109,11 +109,19 @@ impl Journal {
         expired
     }
 
+    /// A token is not to get the keys of these changes any more.
+    pub fn expire_for(&self, serial: &str, changes: Vec<u64>) -> Result<()> {
+        changes.into_iter().try_for_each(|change| {
+            let serial = serial.to_owned();
+            self.append(JournalRecord::Expired { change, serial }, SyncPolicy::Later)
+        })
+    }
+
     /// A token is not to do these changes any more.
     pub fn forget(&self, serial: &str, changes: Vec<u64>) -> Result<()> {
         changes.into_iter().try_for_each(|change| {
             let serial = serial.to_owned();
-            self.append(JournalRecord::Expired { change, serial }, SyncPolicy::Later)
+            self.append(JournalRecord::Applied { change, serial }, SyncPolicy::Later)
         })
     }
 

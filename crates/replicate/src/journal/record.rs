@@ -30,9 +30,9 @@ pub(crate) enum JournalRecord {
     Commit { change: u64 },
     /// Too few have: what they did is taken back, also by those that come later.
     Undone { change: u64, why: String },
-    /// A member has done what it owed for a change that was decided before.
+    /// A member has done what it owed for a change that was decided before, or is not configured any more.
     Applied { change: u64, serial: String },
-    /// A member has been away for too long: it does not get what it was owed.
+    /// A member has been away for too long, or has lost its transport key: it does not get the keys of this change.
     Expired { change: u64, serial: String },
     /// The only member removes or has made objects of these names: how the ones before were made says nothing of what
     /// comes under their names.

@@ -86,9 +86,15 @@ impl JournalState {
                 self.undo(change);
                 self.settle_keys(change);
             }
-            JournalRecord::Applied { change, serial }
-            | JournalRecord::Expired { change, serial } => {
-                self.applied(change, &serial);
+            JournalRecord::Applied { change, serial } => {
+                self.pay(change, &serial, |_| true);
+                self.settle_keys(change);
+            }
+            JournalRecord::Expired { change, serial } => {
+                // What it has half made is to be removed nevertheless.
+                self.pay(change, &serial, |work| {
+                    !matches!(work, MemberTask::Remove { .. })
+                });
                 self.settle_keys(change);
             }
             JournalRecord::Unexplained { objects } => {
@@ -204,12 +210,17 @@ impl JournalState {
         }
     }
 
-    fn applied(&mut self, change: u64, serial: &str) {
-        if let Some(owed) = self.owed.get_mut(serial) {
-            owed.remove(&change);
-            if owed.is_empty() {
-                self.owed.remove(serial);
-            }
+    /// A member owes these tasks no more.
+    fn pay(&mut self, change: u64, serial: &str, which: impl Fn(&MemberTask) -> bool) {
+        let Some(owed) = self.owed.get_mut(serial) else {
+            return;
+        };
+        if let Some(works) = owed.get_mut(&change) {
+            works.retain(|work| !which(&work.0));
+        }
+        owed.retain(|_, works| !works.is_empty());
+        if owed.is_empty() {
+            self.owed.remove(serial);
         }
     }
 
