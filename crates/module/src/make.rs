@@ -86,14 +86,15 @@ impl ModuleToken {
         self.made(session, &[made])
     }
 
-    /// Fails for an object that has got another name since it was read: the one to destroy is not there.
+    /// Fails for an object that has got another name, also by another process: the one to destroy is not there.
     fn is_still(&self, session: Session, handle: Handle, id: ObjectId) -> Result<()> {
-        if self.object_cache.all().contains_key(&handle) {
-            return Ok(());
+        // One that cannot be read can be destroyed.
+        if self.named(session, &[handle], Values::Never).is_ok()
+            && self.handles.get(&id) != Some(handle)
+        {
+            return Err(not_there(&id));
         }
-        self.named(session, &[handle], Values::Never)?;
-        let is_there = self.handles.get(&id) == Some(handle);
-        is_there.then_some(()).ok_or_else(|| not_there(&id))
+        Ok(())
     }
 
     /// SoftHSM loses a key that another process has added if it writes before it has searched: a search prevents that.
@@ -135,7 +136,9 @@ impl ModuleToken {
             if !session {
                 of_token.push((object.id, handle));
                 // A private key whose public half is gone has no name of its own, and keeps the one it is known by.
-                if object.id != hsmux_software::unidentified(&self.identity, &object.attributes) {
+                if object.id.class != Class::PRIVATE_KEY
+                    || object.id != hsmux_software::unidentified(&self.identity, &object.attributes)
+                {
                     names.insert(handle, object.id);
                 }
                 self.object_cache
@@ -148,9 +151,12 @@ impl ModuleToken {
         });
         let made: Vec<Made> = made.collect();
         self.handles.insert_all(&of_token);
-        // Another object may get an old name.
-        self.handles
-            .take(|id, handle| names.get(handle).is_some_and(|name| name != id));
+        if !names.is_empty() {
+            // Another object may get an old name.
+            let is_old =
+                |id: &ObjectId, handle: &Handle| names.get(handle).is_some_and(|name| name != id);
+            self.handles.take(is_old);
+        }
         Ok(Outcome::Objects(made))
     }
 

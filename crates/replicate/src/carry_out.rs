@@ -3,7 +3,7 @@
 use super::Coordinator;
 use super::channel::Opener;
 use super::in_parallel::in_parallel;
-use super::journal::{Intent, JournalRecord, SyncPolicy, seconds};
+use super::journal::{JournalRecord, SyncPolicy, seconds};
 use super::member_task::{MemberTask, TaskEffect};
 use super::members::{PoolMembers, PresentMember};
 use super::plan::{ChangePlan, Duty, Roster, too_few};
@@ -41,16 +41,15 @@ impl Coordinator {
         );
         if let Err(error) = written {
             if plan.begun {
-                self.take_back(change, members, roster, &error)?;
+                self.take_back(change, members, roster, Vec::new(), &error)?;
             }
             return Err(error);
         }
         let mut results = self.on_each(change, roster, plan);
         let done = results.iter().filter(|(_, result)| result.is_ok()).count();
-        let is_begun = results.iter().any(|(_, result)| may_be_done(result));
-        if done < plan.need && !(plan.is_final() && is_begun) {
+        if done < plan.need && !(plan.is_final() && may_be_done(plan, &results)) {
             let error = too_few_did(call, plan.need, &results);
-            self.take_back(change, members, roster, &error)?;
+            self.take_back(change, members, roster, untouched(plan, &results), &error)?;
             return Err(error);
         }
         let commit = JournalRecord::Commit { change };
@@ -60,8 +59,11 @@ impl Coordinator {
         {
             tracing::error!(%error, call, "the change is taken back");
             let error = too_few_did(call, plan.need, &results);
-            self.take_back(change, members, roster, &error)?;
+            self.take_back(change, members, roster, untouched(plan, &results), &error)?;
             return Err(error);
+        }
+        if committed.is_err() {
+            self.journal.bury(&plan.gone(), change);
         }
         for (_, result) in &mut results {
             if let Ok(effect) = result {
@@ -69,12 +71,15 @@ impl Coordinator {
             }
         }
         self.tell(members, roster, plan, &results);
-        committed.map_err(|error| undecided(error, call))?;
-        let failed = results.iter().find_map(|(_, result)| result.as_ref().err());
-        match failed.filter(|_| done == 0) {
-            Some(error) => Err(unconfirmed(error.clone(), call)),
-            None => Ok(answer(operation, plan, &results)),
+        committed.map_err(|error| {
+            error.at(format!(
+                "{call} is finished when the journal can be written again"
+            ))
+        })?;
+        if done == 0 {
+            return Err(unconfirmed(call, &results));
         }
+        Ok(answer(operation, plan, &results))
     }
 
     /// Every member that is here does its part, all at once.
@@ -167,36 +172,31 @@ impl Coordinator {
     /// Decides changes whose last line could not be written, and tells the pool of those that are finished.
     pub(super) fn decide(&self, here: &[PresentMember], members: &dyn PoolMembers) -> Result<()> {
         for intent in self.journal.decide()? {
+            // What a member has yet to delete or rename, it serves no more.
+            let gone = intent
+                .removes
+                .iter()
+                .filter(|name| !intent.makes.contains(name));
+            let gone: Vec<ObjectId> = gone.map(|name| name.0).collect();
             for present in here {
-                match self.look_at(present, &intent) {
-                    Ok(effect) => members.changed(&present.name, &effect.made, &effect.gone),
-                    Err(error) => {
-                        tracing::warn!(%error, "is connected anew, to see what an earlier change has made");
-                        members.renew(&present.name);
+                let access = present.access(TimeLimit::Each(TAKE_BACK));
+                let mut made = Vec::new();
+                for Name(id) in &intent.makes {
+                    match access.find(*id) {
+                        Ok(there) => made.extend(there),
+                        Err(error) => {
+                            tracing::warn!(%error, "{id:?} is seen when it connects anew")
+                        }
                     }
                 }
+                self.show_origins(&mut made);
+                members.changed(&present.name, &made, &gone);
             }
         }
         Ok(())
     }
 
-    /// The effect of a change, as far as a member has done it.
-    fn look_at(&self, present: &PresentMember, intent: &Intent) -> Result<TaskEffect> {
-        let access = present.access(TimeLimit::Each(TAKE_BACK));
-        let mut effect = TaskEffect::default();
-        for Name(id) in &intent.makes {
-            effect.made.extend(access.find(*id)?);
-        }
-        // What it has yet to delete or rename, it serves no more.
-        let gone = intent.removes.iter().map(|Name(id)| *id);
-        effect.gone = gone
-            .filter(|id| !intent.makes.contains(&Name(*id)))
-            .collect();
-        self.show_origins(&mut effect.made);
-        Ok(effect)
-    }
-
-    /// Takes back what was done; what cannot be now, is when the member is there again. An error says that the journal
+    /// Takes back what was done, but not on members that are `untouched`; what cannot be now, is when the member is there again. An error says that the journal
     /// could not be written: its lines may say that enough members have it, so nothing is taken back before they say
     /// otherwise. The next change or start decides.
     pub(super) fn take_back(
@@ -204,11 +204,16 @@ impl Coordinator {
         change: u64,
         members: &dyn PoolMembers,
         roster: &Roster,
+        untouched: Vec<String>,
         why: &Error,
     ) -> Result<()> {
-        let why = why.to_string();
+        let undone = JournalRecord::Undone {
+            change,
+            why: why.to_string(),
+            untouched,
+        };
         self.journal
-            .append(JournalRecord::Undone { change, why }, SyncPolicy::Now)
+            .append(undone, SyncPolicy::Now)
             .map_err(|error| undecided(error, "the change"))?;
         let limit = TimeLimit::Until(Instant::now() + TAKE_BACK);
         for present in &roster.here {
@@ -282,12 +287,30 @@ fn end_if_hung(present: &PresentMember, error: &Error, begun: Instant) {
     }
 }
 
-/// After an error of its own a token may have done its part.
-fn may_be_done(result: &Result<TaskEffect>) -> bool {
-    match result {
+/// A token may have deleted something in spite of its error, unless it shows it after it has answered.
+fn may_be_done(plan: &ChangePlan, results: &[(&PresentMember, Result<TaskEffect>)]) -> bool {
+    results.iter().any(|(present, result)| match result {
         Ok(_) => true,
-        Err(error) => error.scope() != Scope::Request && error.kind() != Kind::Busy,
-    }
+        Err(error) if error.scope() == Scope::Request || error.kind() == Kind::Busy => false,
+        Err(error) if matches!(error.kind(), Kind::Vendor(_)) => {
+            let access = present.access(TimeLimit::Each(TAKE_BACK));
+            let is_there = |id: &ObjectId| matches!(access.find(*id), Ok(Some(_)));
+            !plan.removes.iter().all(is_there)
+        }
+        Err(_) => true,
+    })
+}
+
+/// Members that have refused to set attributes: they have nothing to set back.
+fn untouched(plan: &ChangePlan, results: &[(&PresentMember, Result<TaskEffect>)]) -> Vec<String> {
+    let is_refused = |result: &Result<TaskEffect>| matches!(result, Err(error) if error.scope() == Scope::Request);
+    let refused = results.iter().filter(|(_, result)| is_refused(result));
+    let serials = refused.map(|(present, _)| present.serial.clone());
+    let is_set = |serial: &String| {
+        let mut duties = plan.duties.iter().filter(|duty| duty.serial == *serial);
+        duties.all(|duty| matches!(duty.now[..], [MemberTask::Set { .. }]))
+    };
+    serials.filter(is_set).collect()
 }
 
 /// The error of a change whose last line could not be written.
@@ -298,8 +321,11 @@ fn undecided(error: Error, call: &str) -> Error {
 }
 
 /// The error of a deletion that no member has confirmed.
-fn unconfirmed(error: Error, call: &str) -> Error {
-    error.at(format!("{call} is finished when the members answer again"))
+fn unconfirmed(call: &str, results: &[(&PresentMember, Result<TaskEffect>)]) -> Error {
+    too_few(format!(
+        "{call}: no member has confirmed it. It is finished when the members answer again; hsmux status says who owes it. {}",
+        reasons(results)
+    ))
 }
 
 /// The caller's answer: the new objects as the first member shows them.
@@ -334,18 +360,28 @@ fn answer(
 
 /// The caller's own mistake, if it was one; else the number of members that did it, and the errors of the others.
 fn too_few_did(call: &str, need: usize, results: &[(&PresentMember, Result<TaskEffect>)]) -> Error {
-    let failures: Vec<&Error> = results
-        .iter()
-        .filter_map(|(_, result)| result.as_ref().err())
-        .collect();
-    if let Some(error) = failures.iter().find(|e| e.scope() == Scope::Request) {
-        return (*error).clone();
+    let failures = || {
+        results
+            .iter()
+            .filter_map(|(_, result)| result.as_ref().err())
+    };
+    if let Some(error) = failures().find(|error| error.scope() == Scope::Request) {
+        return error.clone();
     }
-    let reasons: Vec<String> = failures.iter().map(ToString::to_string).collect();
+    let failed = failures().count();
     too_few(format!(
         "{call} reached {} of {} members, {need} are needed; it was undone. {}",
-        results.len() - failures.len(),
+        results.len() - failed,
         results.len(),
-        reasons.join("; ")
+        reasons(results)
     ))
+}
+
+/// Why members have failed.
+fn reasons(results: &[(&PresentMember, Result<TaskEffect>)]) -> String {
+    let failures = results
+        .iter()
+        .filter_map(|(_, result)| result.as_ref().err());
+    let reasons: Vec<String> = failures.map(ToString::to_string).collect();
+    reasons.join("; ")
 }

@@ -7,7 +7,7 @@ use super::members::{PoolMember, PoolMembers, PresentMember, present};
 use super::plan::Roster;
 use super::token_access::TimeLimit;
 use hsmux_state::json::{Cbor, Name};
-use hsmux_token::{Class, Error, Kind, ObjectId, Result, Scope, Snapshot};
+use hsmux_token::{Class, Error, Kind, Object, ObjectId, Result, Scope, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -188,6 +188,14 @@ impl Coordinator {
             for effect in self.settle(present, here).into_iter().flatten() {
                 all.then(effect);
             }
+            // A model may have been made for its copy alone.
+            let (buried, made) = all
+                .made
+                .into_iter()
+                .partition(|o| self.is_tombstoned(&o.id));
+            all.made = made;
+            all.gone
+                .extend(buried.iter().map(|object: &Object| object.id));
             if !all.made.is_empty() || !all.gone.is_empty() {
                 self.show_origins(&mut all.made);
                 members.changed(&present.name, &all.made, &all.gone);

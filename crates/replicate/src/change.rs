@@ -116,9 +116,13 @@ impl Coordinator {
             self.set_debtors_aside(roster, &named)?;
         }
         let mut plan = self.plan(change, members, roster, operation, source)?;
-        // Nobody owes a key that exists already: its name is new.
-        if !plan.begun && self.set_debtors_aside(roster, &plan.makes)? {
+        if plan.begun {
+            self.refuse_owed(change, members, roster, &plan)?;
+        } else if self.set_debtors_aside(roster, &plan.makes)? {
             plan = self.plan(change, members, roster, operation, source)?;
+        }
+        if let Some(becomes) = plan.new_name() {
+            objects::is_free(roster, becomes)?;
         }
         for serial in roster.later_serials() {
             let mut duties = plan.duties.iter_mut();
@@ -128,6 +132,26 @@ impl Coordinator {
             }
         }
         Ok(plan)
+    }
+
+    /// A key that exists already on one member cannot wait for what others owe of one of its name: it is taken back.
+    fn refuse_owed(
+        &self,
+        change: u64,
+        members: &dyn PoolMembers,
+        roster: &Roster,
+        plan: &ChangePlan,
+    ) -> Result<()> {
+        let debtors = self.journal.read(|state| state.debtors(&plan.makes));
+        let Some(debtor) = debtors.first() else {
+            return Ok(());
+        };
+        let member = self.journal.read(|state| state.member_of(&debtor.serial));
+        let error = too_few(format!(
+            "{member} still owes an earlier change of the same key; hsmux status says why"
+        ));
+        self.take_back(change, members, roster, Vec::new(), &error)?;
+        Err(error)
     }
 
     /// Says whether there are some.

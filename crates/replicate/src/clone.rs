@@ -3,7 +3,7 @@
 use super::Coordinator;
 use super::channel::{Channel, Opener, stays};
 use super::in_parallel::in_parallel;
-use super::journal::{JournalRecord, SyncPolicy};
+use super::journal::{JournalRecord, JournalState, SyncPolicy};
 use super::member_task::MemberTask;
 use super::members::{PoolMember, PresentMember};
 use super::prove;
@@ -140,6 +140,13 @@ impl CloneRun<'_> {
         let (mut all, mut placed) = (Vec::new(), Vec::new());
         for object in &self.objects {
             let result = match there.get(&object.id) {
+                _ if self.is_to_change(target, object.id) => Err(Error::token(
+                    Kind::TooFewMembers,
+                    format!(
+                        "{}: it still owes a change of {:?}; hsmux status says why",
+                        target.name, object.id
+                    ),
+                )),
                 Some(there) => {
                     prove::copy(access, there, Some(self.source)).map(|()| CloneOutcome::There)
                 }
@@ -160,6 +167,16 @@ impl CloneRun<'_> {
         }
         self.note(target, placed)?;
         Ok(all)
+    }
+
+    /// The target owes a removal or another name: a copy would go with the object that it has.
+    fn is_to_change(&self, target: &PresentMember, object: ObjectId) -> bool {
+        let debtors = |state: &JournalState| state.debtors(&[object]);
+        let debtors = self.coordinator.journal.read(debtors);
+        let mut its = debtors
+            .iter()
+            .filter(|debtor| debtor.serial == target.serial);
+        its.any(|debtor| debtor.sets || debtor.removes)
     }
 
     fn note(&self, target: &PresentMember, objects: Vec<Name>) -> Result<()> {

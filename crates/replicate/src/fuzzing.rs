@@ -79,6 +79,7 @@ pub fn example() -> Vec<u8> {
         JournalRecord::Undone {
             change: 2,
             why: "too few".into(),
+            untouched: vec!["2".into()],
         },
         JournalRecord::Unexplained {
             objects: vec![Name(object.with_class(Class::DATA))],

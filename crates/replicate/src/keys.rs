@@ -7,7 +7,7 @@ use super::member_task::MemberTask;
 use super::members::PresentMember;
 use super::objects;
 use super::origin::KeyOrigin;
-use super::plan::{ChangePlan, Duty, Roster, too_few};
+use super::plan::{ChangePlan, Duty, NewKey, Roster, too_few};
 use super::template;
 use super::token_access::{TokenAccess, is_absent};
 use super::wrappable_key::{NewObject, WrappableKey};
@@ -115,7 +115,10 @@ impl WrappableKey<'_> {
         roster: &Roster,
         source: TokenAccess,
     ) -> Result<ChangePlan> {
-        let is_named = self.given_id().is_none();
+        let new = NewKey {
+            is_generated: matches!(self.origin, KeyOrigin::Generated),
+            has_new_id: self.given_id().is_none(),
+        };
         let works = self.works(source)?;
         let mut plan = ChangePlan {
             makes: works.iter().map(StoredKeyPart::makes).collect(),
@@ -132,7 +135,7 @@ impl WrappableKey<'_> {
                 .and_then(|pin| Channel::to(source, &pin)?.seal(self.key))
                 .and_then(|envelope| {
                     let works = works.iter().map(|work| work.sealed(&envelope)).collect();
-                    Duty::storing(&present.serial, Some(access), works, is_named)
+                    Duty::storing(&present.serial, Some(access), works, new)
                 });
             match duty {
                 Ok(duty) => plan.duties.push(duty),
@@ -161,8 +164,7 @@ impl WrappableKey<'_> {
             };
             let envelope = Channel::to(source, &pin)?.seal(self.key)?;
             let works = works.iter().map(|work| work.sealed(&envelope)).collect();
-            plan.duties
-                .push(Duty::storing(serial, None, works, is_named)?);
+            plan.duties.push(Duty::storing(serial, None, works, new)?);
         }
         Ok(plan)
     }

@@ -112,16 +112,15 @@ fn set(roster: &Roster, id: ObjectId, changes: &Attributes) -> Result<ChangePlan
     }
     let becomes = renamed(&holders[0].0.serial, &holders[0].1, changes);
     if becomes != id {
-        is_free(roster, becomes)?;
         plan.makes.push(becomes);
         plan.removes.push(id);
     }
     Ok(plan)
 }
 
-/// Fails if a member has an object of this name.
-fn is_free(roster: &Roster, becomes: ObjectId) -> Result<()> {
-    for present in roster.here.iter().chain(&roster.aside) {
+/// Fails if a member has an object of this name. Those aside do what they owe of it before.
+pub(super) fn is_free(roster: &Roster, becomes: ObjectId) -> Result<()> {
+    for present in &roster.here {
         if roster.access(present).find(becomes)?.is_some() {
             return Err(Error::request(
                 Kind::Vendor(CKR_ATTRIBUTE_VALUE_INVALID),

@@ -72,11 +72,12 @@ impl Roster {
         if aside.is_empty() {
             return Ok(false);
         }
-        let holders = aside.iter().filter_map(debt).filter(|d| d.is_holder);
+        let holders = aside.iter().filter_map(debt).filter(|d| d.sets);
         self.holders_aside += holders.count();
         self.aside.extend(aside);
         if self.all {
-            self.need = self.here.len().max(1);
+            // Not without those that have the object.
+            self.need = (self.here.len() + self.holders_aside).max(1);
         }
         self.enough()?;
         Ok(true)
@@ -111,8 +112,7 @@ impl Roster {
 
     /// So many must change an object that so many of those here have.
     pub fn need_of(&self, holders: usize) -> usize {
-        let aside = if self.all { 0 } else { self.holders_aside };
-        self.need.min(holders + aside)
+        self.need.min(holders + self.holders_aside)
     }
 
     /// True if there is one member, and it is in service.
@@ -185,6 +185,15 @@ pub(super) struct Duty {
     pub asks: bool,
 }
 
+/// What is known of a key that is to be stored.
+#[derive(Clone, Copy)]
+pub(super) struct NewKey {
+    /// It was made just now: no member has it.
+    pub is_generated: bool,
+    /// Its CKA_ID is new.
+    pub has_new_id: bool,
+}
+
 impl Duty {
     /// Tasks that can be in the journal unchanged.
     pub fn new(serial: &str, works: Vec<MemberTask>, undo: Vec<MemberTask>) -> Self {
@@ -197,23 +206,35 @@ impl Duty {
         }
     }
 
-    /// Tasks that store a new key: it is nowhere yet. `access` is `None` for a member that is away. A member that died
-    /// while it stored the key removes what it has half made, and stores it again. If `is_named`, its CKA_ID is new.
+    /// Tasks that store a key. `access` is `None` for a member that is away. A member that died while it stored the key
+    /// removes what it has half made, and stores it again. It keeps what it has already of a key that is not `new`.
     pub fn storing(
         serial: &str,
         access: Option<TokenAccess>,
         works: Vec<MemberTask>,
-        is_named: bool,
+        new: NewKey,
     ) -> Result<Self> {
         let (mut half_made, mut undo) = (Vec::new(), Vec::new());
+        let mut asks = false;
         // Another object of that name must not go with it.
         let is_free = |passing| match access {
-            _ if is_named => Ok(true),
+            _ if new.has_new_id => Ok(true),
             Some(access) => Ok(access.find(passing)?.is_none()),
             None => Ok(false),
         };
+        let is_there = |makes| match access {
+            Some(access) if !new.is_generated => Ok(access.find(makes)?.is_some()),
+            _ => Ok(false),
+        };
         for work in &works {
-            let mut objects = work.makes().to_vec();
+            let mut objects = Vec::new();
+            for makes in work.makes() {
+                if is_there(*makes)? {
+                    asks = true;
+                } else {
+                    objects.push(*makes);
+                }
+            }
             if let Some(passing) = work.passing_name(serial)
                 && is_free(passing)?
             {
@@ -221,10 +242,13 @@ impl Duty {
                 let objects = vec![passing];
                 half_made.push(MemberTask::Remove { objects });
             }
-            undo.push(MemberTask::Remove { objects });
+            if !objects.is_empty() {
+                undo.push(MemberTask::Remove { objects });
+            }
         }
         Ok(Self {
             later: [half_made, works.clone()].concat(),
+            asks,
             ..Self::new(serial, works, undo)
         })
     }
@@ -270,6 +294,12 @@ impl ChangePlan {
     /// True for a deletion: it is never undone once a token may have done it.
     pub fn is_final(&self) -> bool {
         !self.removes.is_empty() && self.duties.iter().all(|duty| duty.undo.is_empty())
+    }
+
+    /// The name that an object gets in place of another one.
+    pub fn new_name(&self) -> Option<ObjectId> {
+        let is_rename = !self.removes.is_empty() && !self.is_final();
+        self.makes.first().copied().filter(|_| is_rename)
     }
 
     /// Objects that are not there afterwards.

@@ -85,7 +85,7 @@ impl ReplicatedKey<'_> {
         planned.or_else(|error| {
             let (members, roster) = (self.members, self.roster);
             self.coordinator
-                .take_back(change, members, roster, &error)?;
+                .take_back(change, members, roster, Vec::new(), &error)?;
             Err(error)
         })
     }

@@ -1,7 +1,7 @@
 //! One token while something is done on it: operations with a deadline, and session objects that go again.
 
 use hsmux_token::{
-    Attributes, Blob, Error, Kind, Made, Mechanism, Object, ObjectId, ObjectRef, Operation,
+    Attributes, Blob, Class, Error, Kind, Made, Mechanism, Object, ObjectId, ObjectRef, Operation,
     Outcome, Result, Token, Verb, ck,
 };
 use std::time::{Duration, Instant};
@@ -97,7 +97,9 @@ impl<'a> TokenAccess<'a> {
             Ok(Made { mut object, .. }) => {
                 // A private key whose public half is gone is still known by its name.
                 let identity = self.token.info().identity(self.name);
-                if object.id == hsmux_software::unidentified(&identity, &object.attributes) {
+                if id.class == Class::PRIVATE_KEY
+                    && object.id == hsmux_software::unidentified(&identity, &object.attributes)
+                {
                     object.id = id;
                 }
                 Ok(Some(object))

@@ -16,8 +16,8 @@ impl JournalState {
                 tombstones: &self.tombstones,
                 fates: BTreeMap::new(),
                 named_by: BTreeMap::new(),
-                models: BTreeSet::new(),
-                fetched: Vec::new(),
+                models: BTreeMap::new(),
+                appended: Vec::new(),
             };
             for (change, works) in owed.iter_mut().rev() {
                 let before = works.len();
@@ -33,9 +33,8 @@ impl JournalState {
                     cancelled.insert(*change);
                 }
             }
-            for (change, makes) in ahead.fetched {
-                let works = owed.entry(change).or_default();
-                works.push(Cbor(MemberTask::Fetch { makes }));
+            for (change, work) in ahead.appended {
+                owed.entry(change).or_default().push(Cbor(work));
             }
             owed.retain(|_, works| !works.is_empty());
         }
@@ -54,10 +53,10 @@ struct LaterFate<'a> {
     fates: BTreeMap<ObjectId, Option<ObjectId>>,
     /// The changes that give objects their last names.
     named_by: BTreeMap<ObjectId, u64>,
-    /// Objects that are copied before they are deleted.
-    models: BTreeSet<ObjectId>,
-    /// Data that is fetched by its last name, after the change that gives it that name.
-    fetched: Vec<(u64, ObjectId)>,
+    /// Objects that are copied before they are deleted, and the last changes that copy them.
+    models: BTreeMap<ObjectId, u64>,
+    /// Tasks that are owed after those of a change.
+    appended: Vec<(u64, MemberTask)>,
 }
 
 impl LaterFate<'_> {
@@ -75,8 +74,9 @@ impl LaterFate<'_> {
                 if fate == Some(*becomes) {
                     self.named_by.insert(*becomes, change);
                 }
-                if self.models.remove(becomes) {
-                    self.models.insert(*object);
+                if let Some(copied) = self.models.remove(becomes) {
+                    self.remove_model(*becomes, copied, fate);
+                    self.models.insert(*object, copied);
                 } else if fate.is_none() {
                     // It may be there by its old name.
                     let objects = vec![*object];
@@ -95,20 +95,37 @@ impl LaterFate<'_> {
                 if object.class == Class::DATA && self.fate(change, *object) != Some(*object) {
                     return self.fetch(change, *makes);
                 }
-                if copy.is_none() && !is_model {
+                if copy.is_none() && is_model.is_none() {
                     return None;
                 }
-                self.models.insert(*object);
+                if let Some(copied) = is_model {
+                    self.remove_model(*makes, copied, copy);
+                }
+                self.models.entry(*object).or_insert(change);
             }
             MemberTask::Unwrap { .. } | MemberTask::Create { .. } | MemberTask::Install { .. } => {
                 let makes = work.makes();
-                let is_model = makes.iter().filter(|id| self.models.remove(*id)).count() > 0;
-                if !is_model && makes.iter().all(|id| self.fate(change, *id).is_none()) {
+                let fates: Vec<_> = makes.iter().map(|id| self.fate(change, *id)).collect();
+                let copied: Vec<_> = makes.iter().map(|id| self.models.remove(id)).collect();
+                if copied.iter().all(Option::is_none) && fates.iter().all(Option::is_none) {
                     return None;
+                }
+                for ((id, copied), fate) in makes.iter().zip(copied).zip(fates) {
+                    if let Some(copied) = copied {
+                        self.remove_model(*id, copied, fate);
+                    }
                 }
             }
         }
         Some(work)
+    }
+
+    /// A model that was deleted meanwhile is made for its copy alone. It goes after that, if its removal is not owed.
+    fn remove_model(&mut self, model: ObjectId, copied: u64, fate: Option<ObjectId>) {
+        if fate.is_none() && !self.fates.contains_key(&model) {
+            let objects = vec![model];
+            self.appended.push((copied, MemberTask::Remove { objects }));
+        }
     }
 
     /// Data is fetched by its last name. The member may have it by an earlier one, so it is renamed first.
@@ -118,7 +135,8 @@ impl LaterFate<'_> {
             return Some(MemberTask::Fetch { makes });
         }
         let named_by = self.named_by.get(&last).copied();
-        self.fetched.push((named_by.unwrap_or(change), last));
+        let work = MemberTask::Fetch { makes: last };
+        self.appended.push((named_by.unwrap_or(change), work));
         None
     }
 
@@ -311,6 +329,30 @@ mod tests {
             remove(key(1)),
         ]);
         assert_eq!(nothing, ["Remove 2", "Remove 1"]);
+    }
+
+    #[test]
+    fn a_model_that_was_deleted_goes_after_its_copy() {
+        // The member was there when these were deleted, and had them not.
+        let gone = |works: &[MemberTask], deleted| {
+            let mut bench = Bench::default();
+            works.iter().for_each(|work| bench.change(work));
+            bench.0.tombstones.insert(Name(deleted), 9);
+            bench.0.cancel_debts();
+            let once = bench.owed();
+            bench.0.cancel_debts();
+            assert_eq!(bench.owed(), once);
+            once
+        };
+        let made = gone(&[create(key(1)), copy(key(1), key(2))], key(1));
+        assert_eq!(made, ["Create 1", "Copy 2,1", "Remove 1"]);
+        let renamed = gone(&[rename(key(1), key(2)), copy(key(2), key(3))], key(2));
+        assert_eq!(renamed, ["Set 1,2", "Copy 3,2", "Remove 2"]);
+        let twice = gone(
+            &[create(key(1)), copy(key(1), key(2)), copy(key(1), key(3))],
+            key(1),
+        );
+        assert_eq!(twice, ["Create 1", "Copy 2,1", "Copy 3,1", "Remove 1"]);
     }
 
     #[test]

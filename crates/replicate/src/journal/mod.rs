@@ -13,7 +13,7 @@ pub(super) use state::{Debtor, JournalState};
 
 use hsmux_state::{FileLock, LockFailed, failed};
 use hsmux_token::sync::Mutex;
-use hsmux_token::{Error, Kind, Result};
+use hsmux_token::{Error, Kind, ObjectId, Result};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -48,6 +48,8 @@ struct JournalWriter {
     /// How long it was when it was last written anew.
     base: u64,
     state: JournalState,
+    /// Changes that were decided when the journal was opened, until the pool is told.
+    finished: Vec<Intent>,
 }
 
 /// When a record has to be on the disk.
@@ -69,7 +71,7 @@ impl Journal {
         let file = open(&path)?;
         hsmux_state::sync_folder(folder).map_err(|e| failed("fsync", folder, &e))?;
         let mut writer = read(file, &path)?;
-        decide(&mut writer, &path)?;
+        writer.finished = decide(&mut writer, &path)?;
         // An older version has noted no times: the journal is rewritten to note them.
         writer.state.outdated |= writer.state.date_keys(seconds());
         let journal = Self {
@@ -149,18 +151,24 @@ impl Journal {
         Ok(change)
     }
 
-    /// Decides changes whose last line could not be written: those that are finished.
+    /// Decides changes whose last line could not be written. The answer has those that are finished, also those that
+    /// were decided when the journal was opened.
     pub fn decide(&self) -> Result<Vec<Intent>> {
         let mut writer = self.writer.lock();
-        if writer.state.open.is_empty() {
-            return Ok(Vec::new());
-        }
-        decide(&mut writer, &self.path)
+        let now = decide(&mut writer, &self.path)?;
+        let mut finished = std::mem::take(&mut writer.finished);
+        finished.extend(now);
+        Ok(finished)
     }
 
     /// Adds a record.
     pub fn append(&self, record: JournalRecord, sync: SyncPolicy) -> Result<()> {
         self.writer.lock().append(&self.path, record, sync)
+    }
+
+    /// A deletion whose Commit could not be written: the objects are not served, and the next change or start writes it.
+    pub fn bury(&self, objects: &[ObjectId], change: u64) {
+        self.writer.lock().state.bury(objects, change);
     }
 
     /// Looks at what the records add up to.
@@ -242,6 +250,7 @@ fn read(file: File, path: &Path) -> Result<JournalWriter> {
         lines,
         base: 0,
         state,
+        finished: Vec::new(),
     })
 }
 
@@ -293,7 +302,11 @@ fn decide(writer: &mut JournalWriter, path: &Path) -> Result<Vec<Intent>> {
             JournalRecord::Commit { change }
         } else {
             let why = "interrupted before enough members had it".to_owned();
-            JournalRecord::Undone { change, why }
+            JournalRecord::Undone {
+                change,
+                why,
+                untouched: Vec::new(),
+            }
         };
         writer.append(path, record, SyncPolicy::Now)?;
     }

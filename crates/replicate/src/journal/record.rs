@@ -29,7 +29,13 @@ pub(crate) enum JournalRecord {
     /// Enough members have; the others will when they return.
     Commit { change: u64 },
     /// Too few have: what they did is taken back, also by those that come later.
-    Undone { change: u64, why: String },
+    Undone {
+        change: u64,
+        why: String,
+        /// Members that have done nothing, by serial number.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        untouched: Vec<String>,
+    },
     /// A member has done what it owed for a change that was decided before, or is not configured any more.
     Applied { change: u64, serial: String },
     /// A member has been away for too long, or has lost its transport key: it does not get the keys of this change.

@@ -52,8 +52,10 @@ pub(crate) struct OpenChange {
 /// A member that owes something.
 pub(crate) struct Debtor {
     pub serial: String,
-    /// It has the object, by some name, and owes a change of its attributes.
-    pub is_holder: bool,
+    /// It has the object, by some name, and is to set its attributes.
+    pub sets: bool,
+    /// It is to remove one of that name.
+    pub removes: bool,
 }
 
 impl JournalState {
@@ -82,8 +84,10 @@ impl JournalState {
                 self.commit(change);
                 self.settle_keys(change);
             }
-            JournalRecord::Undone { change, .. } => {
-                self.undo(change);
+            JournalRecord::Undone {
+                change, untouched, ..
+            } => {
+                self.undo(change, &untouched);
                 self.settle_keys(change);
             }
             JournalRecord::Applied { change, serial } => {
@@ -148,7 +152,7 @@ impl JournalState {
         }
     }
 
-    fn undo(&mut self, change: u64) {
+    fn undo(&mut self, change: u64, untouched: &[String]) {
         let Some(OpenChange { intent, .. }) = self.open.remove(&change) else {
             return;
         };
@@ -160,7 +164,9 @@ impl JournalState {
             }
         }
         for MemberPart { serial, undo, .. } in intent.parts {
-            self.owe(serial, change, undo);
+            if !untouched.contains(&serial) {
+                self.owe(serial, change, undo);
+            }
         }
     }
 
@@ -185,11 +191,12 @@ impl JournalState {
         let named = |work: &&MemberTask| work.objects().iter().any(|id| objects.contains(id));
         let debtors = self.owed.iter().filter_map(|(serial, works)| {
             let works = works.values().flatten().map(|work| &work.0);
-            let mut owed = works.filter(named).peekable();
-            owed.peek()?;
-            Some(Debtor {
+            let owed: Vec<_> = works.filter(named).collect();
+            let is_owed = |what: fn(&MemberTask) -> bool| owed.iter().any(|work| what(work));
+            (!owed.is_empty()).then(|| Debtor {
                 serial: serial.clone(),
-                is_holder: owed.any(|work| matches!(work, MemberTask::Set { .. })),
+                sets: is_owed(|work| matches!(work, MemberTask::Set { .. })),
+                removes: is_owed(|work| matches!(work, MemberTask::Remove { .. })),
             })
         });
         debtors.collect()
@@ -251,6 +258,12 @@ impl JournalState {
         self.keys_since
             .extend(undated.iter().map(|change| (*change, now)));
         !undated.is_empty()
+    }
+
+    /// These objects are deleted, though Commit could not be written: they are not served by any member.
+    pub fn bury(&mut self, objects: &[ObjectId], change: u64) {
+        let objects = objects.iter().copied().map(Name);
+        self.tombstones.extend(objects.map(|name| (name, change)));
     }
 
     /// True if an object was deleted, or its creation undone: it is not served by any member.

@@ -10,7 +10,7 @@ use hsmux_token::ck::{
     CKA_CHECK_VALUE, CKA_PUBLIC_KEY_INFO, CKR_ACTION_PROHIBITED, CKR_ATTRIBUTE_READ_ONLY,
     CKR_ATTRIBUTE_TYPE_INVALID,
 };
-use hsmux_token::{Attributes, Error, Kind, Made, Object, ObjectId, Operation, Result};
+use hsmux_token::{Attributes, Error, Kind, Made, Object, ObjectId, Operation, Outcome, Result};
 
 impl MemberTask {
     /// Runs the task. `others` are members that an object may be copied from; with `again` it may have run before,
@@ -200,6 +200,11 @@ fn fetch(id: ObjectId, access: TokenAccess, others: &[PresentMember]) -> Result<
     ))
 }
 
+/// The error of a task that has done something, though the token refused what came then.
+fn after_it(error: Error) -> Error {
+    Error::token(error.kind(), error.to_string())
+}
+
 /// Sets back what the token lets be set back.
 fn set_back(access: TokenAccess, object: ObjectId, template: &Attributes) -> Result<TaskEffect> {
     for attribute in &template.0 {
@@ -249,9 +254,18 @@ fn set(
         object: object.into(),
         template: template.clone(),
     };
-    let there = match access.run(&set) {
+    let is_empty = template.0.is_empty();
+    let done = if is_empty {
+        Ok(Outcome::Done)
+    } else {
+        access.run(&set)
+    };
+    let there = match done {
         // It has its new name when it is read by the old one.
-        Ok(_) => access.find_renamed(object)?,
+        Ok(_) => match access.find_renamed(object).map_err(after_it)? {
+            None => access.find(becomes).map_err(after_it)?,
+            there => there,
+        },
         Err(error) if token_access::is_absent(&error) => access.find(becomes)?,
         Err(error) => return Err(error),
     };

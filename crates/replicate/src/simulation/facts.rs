@@ -100,11 +100,11 @@ impl ChangeRun {
         is_lone || error.to_string().contains("finished or undone when")
     }
 
-    /// A deletion that no token has confirmed, but that one of them may have done.
+    /// A deletion that no token has confirmed, but that one of them may have done; or that could not be noted.
     pub(super) fn is_unconfirmed(answer: &Result<Outcome>) -> bool {
         answer
             .as_ref()
-            .is_err_and(|error| error.to_string().contains("is finished when the members"))
+            .is_err_and(|error| error.to_string().contains("is finished when"))
     }
 
     fn serials(&self) -> Vec<String> {

@@ -99,10 +99,7 @@ fn a_deletion_of_which_no_token_has_told_is_finished() {
         let fails = fail(&bench, "hsm1", &lost, true, destroys);
         fail(&bench, "hsm2", &lost, false, destroys);
         let error = bench.change(&destroy(key)).unwrap_err().to_string();
-        assert!(
-            error.contains("is finished when the members answer again"),
-            "{error}"
-        );
+        assert!(error.contains("no member has confirmed it"), "{error}");
         assert!(bench.coordinator.is_tombstoned(&key));
         let gone = bench.pool.gone.lock().clone();
         let is_told = |member: &&str| gone.contains(&((*member).to_owned(), key));
@@ -218,5 +215,88 @@ fn an_object_is_not_deleted_by_a_name_that_it_had() {
         let error = token.execute(&destroy(old), deadline).unwrap_err();
         assert_eq!(error.kind(), Kind::UnknownObject, "{error}");
         assert_eq!(bench.holdings()[0].len(), 1);
+    });
+}
+
+#[test]
+fn a_key_that_is_imported_again_stays_if_that_fails() {
+    let name = "failing_members::a_key_that_is_imported_again_stays_if_that_fails";
+    in_own_process(name, TWO, |folder| {
+        let bench = Bench::new(folder, TWO, 0);
+        let import = Operation::Create {
+            template: Attributes::default()
+                .with_number(CKA_CLASS, CKO_SECRET_KEY)
+                .with_number(CKA_KEY_TYPE, CKK_AES)
+                .with_flag(CKA_TOKEN, true)
+                .with_flag(CKA_ENCRYPT, true)
+                .with_flag(CKA_EXTRACTABLE, true)
+                .with(CKA_ID, "id")
+                .with(CKA_VALUE, vec![7; 32]),
+            near: None,
+        };
+        let key = bench.make(&import)[0].object.id;
+        assert_eq!(bench.make(&import)[0].object.id, key);
+        assert_eq!(bench.everywhere(), [key], "and not twice");
+        let full = Error::vendor("C_GetAttributeValue", CKR_DEVICE_MEMORY);
+        let reads = Arc::new(AtomicBool::new(false));
+        let begun = Arc::clone(&reads);
+        let fails = fail(&bench, "hsm2", &full, false, move |operation| {
+            // After the plan.
+            let is_read = matches!(operation, Operation::Read { .. });
+            is_read && begun.swap(true, Ordering::SeqCst)
+        });
+        bench.change(&import).unwrap_err();
+        assert!(reads.load(Ordering::SeqCst));
+        fails.store(false, Ordering::SeqCst);
+        bench.make(&data("it pays before"));
+        assert_eq!(bench.everywhere().len(), 2);
+    });
+}
+
+#[test]
+fn a_deletion_that_all_tokens_refuse_is_none() {
+    let name = "failing_members::a_deletion_that_all_tokens_refuse_is_none";
+    in_own_process(name, TWO, |folder| {
+        let bench = Bench::new(folder, TWO, 0);
+        let key = bench.make(&secret(CKM_AES_KEY_GEN, 32, "key"))[0].object.id;
+        let refused = Error::vendor("C_DestroyObject", CKR_VENDOR_DEFINED | 7);
+        for member in TWO {
+            let destroys = |operation: &Operation| matches!(operation, Operation::Destroy { .. });
+            fail(&bench, member, &refused, false, destroys);
+        }
+        let error = bench.change(&destroy(key)).unwrap_err().to_string();
+        assert!(error.contains("it was undone"), "{error}");
+        assert!(!bench.coordinator.is_tombstoned(&key));
+        assert_eq!(bench.everywhere(), [key]);
+    });
+}
+
+#[test]
+fn a_member_that_refuses_a_change_owes_nothing_of_it() {
+    let name = "failing_members::a_member_that_refuses_a_change_owes_nothing_of_it";
+    in_own_process(name, TWO, |folder| {
+        let bench = Bench::new(folder, TWO, 0);
+        let key = bench.make(&secret(CKM_AES_KEY_GEN, 32, "first"))[0]
+            .object
+            .id;
+        let refused = Error::vendor("C_SetAttributeValue", CKR_FUNCTION_NOT_SUPPORTED);
+        let sets = |operation: &Operation| matches!(operation, Operation::SetAttributes { .. });
+        fail(&bench, "hsm2", &refused, false, sets);
+        let set = Operation::SetAttributes {
+            object: key.into(),
+            template: label("second"),
+        };
+        for _ in 0..2 {
+            let error = bench.change(&set).unwrap_err();
+            assert_eq!(error.code(), Some(CKR_FUNCTION_NOT_SUPPORTED), "{error}");
+            let serial = &bench.token("hsm2").info().serial;
+            assert!(!bench.coordinator.owes(serial));
+        }
+        for objects in bench.holdings() {
+            assert_eq!(
+                objects[0].attributes.text(CKA_LABEL).as_deref(),
+                Some("first")
+            );
+        }
     });
 }
