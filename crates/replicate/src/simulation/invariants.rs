@@ -202,6 +202,7 @@ impl Check<'_> {
     fn object(&self, id: ObjectId, object: &mut ExpectedObject) {
         let fail = |message: String| self.world.fail(&format!("{id:?} {message}"));
         let (mut holders, mut lackers) = (Vec::new(), Vec::new());
+        let mut is_served_unseen = false;
         let mut shown: Vec<Names> = Vec::new();
         for Holdings { serial, objects } in self.holdings {
             let unseen = &object.exceptions.unseen;
@@ -209,6 +210,7 @@ impl Check<'_> {
                 // What it has not heard of is at least not served.
                 Some(_) if unseen.contains(serial) => {
                     let is_served = !self.coordinator.is_tombstoned(&id);
+                    is_served_unseen |= is_served;
                     if is_served && object.presence == Presence::Gone {
                         fail(format!("was deleted, and {serial} would serve it"));
                     }
@@ -234,7 +236,7 @@ impl Check<'_> {
                 fail(format!("is on {holders:?}, and not on {lackers:?}"));
             }
             Presence::Unclear => {
-                object.presence = if holders.is_empty() {
+                object.presence = if holders.is_empty() && !is_served_unseen {
                     Presence::Gone
                 } else {
                     Presence::There
