@@ -52,18 +52,16 @@ impl Coordinator {
             self.take_back(change, members, roster, untouched(plan, &results), &error)?;
             return Err(error);
         }
-        let commit = JournalRecord::Commit { change };
-        let committed = self.journal.append(commit, SyncPolicy::Now);
-        if let Err(error) = &committed
-            && !plan.is_final()
+        if plan.is_final() {
+            self.journal.commit_deletion(change);
+        } else if let Err(error) = self
+            .journal
+            .append(JournalRecord::Commit { change }, SyncPolicy::Now)
         {
             tracing::error!(%error, call, "the change is taken back");
             let error = too_few_did(call, plan.need, &results);
             self.take_back(change, members, roster, untouched(plan, &results), &error)?;
             return Err(error);
-        }
-        if committed.is_err() {
-            self.journal.bury(&plan.gone(), change);
         }
         for (_, result) in &mut results {
             if let Ok(effect) = result {
@@ -71,11 +69,6 @@ impl Coordinator {
             }
         }
         self.tell(members, roster, plan, &results);
-        committed.map_err(|error| {
-            error.at(format!(
-                "{call} is finished when the journal can be written again"
-            ))
-        })?;
         if done == 0 {
             return Err(unconfirmed(call, &results));
         }

@@ -18,9 +18,9 @@ impl Coordinator {
     /// Carries out an operation that changes token objects ([`Operation::changes_token`]).
     ///
     /// Blocks: vendor's calls on every member. The answer is as of one token; objects are named as
-    /// in the catalogue. [`Kind::TooFewMembers`] says that it was undone (or not begun), and
-    /// [`Kind::Environment`] that the journal could not be written. Then no member was touched, or the message says
-    /// that the change is finished or undone later.
+    /// in the catalogue. [`Kind::TooFewMembers`] says that it was undone or not begun, or that no member has confirmed a
+    /// deletion, which is finished later. [`Kind::Environment`] says that the journal could not be written: no member was
+    /// touched, or the message says that the change is finished or undone later.
     pub fn change(
         &self,
         members: &dyn PoolMembers,

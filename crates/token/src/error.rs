@@ -80,7 +80,7 @@ pub enum Kind {
     /// The mechanism is not offered by any member that holds the key.
     #[n(17)]
     NoMechanism,
-    /// A change did not reach as many members as it has to; it was undone.
+    /// A change did not reach as many members as it has to: it was undone, or is finished later, as the message says.
     #[n(18)]
     TooFewMembers,
     /// This user may not open the daemon's socket.

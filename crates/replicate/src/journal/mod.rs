@@ -13,7 +13,7 @@ pub(super) use state::{Debtor, JournalState};
 
 use hsmux_state::{FileLock, LockFailed, failed};
 use hsmux_token::sync::Mutex;
-use hsmux_token::{Error, Kind, ObjectId, Result};
+use hsmux_token::{Error, Kind, Result};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -50,6 +50,8 @@ struct JournalWriter {
     state: JournalState,
     /// Changes that were decided when the journal was opened, until the pool is told.
     finished: Vec<Intent>,
+    /// Deletions whose Commit comes before the next record.
+    unwritten: Vec<u64>,
 }
 
 /// When a record has to be on the disk.
@@ -166,9 +168,16 @@ impl Journal {
         self.writer.lock().append(&self.path, record, sync)
     }
 
-    /// A deletion whose Commit could not be written: the objects are not served, and the next change or start writes it.
-    pub fn bury(&self, objects: &[ObjectId], change: u64) {
-        self.writer.lock().state.bury(objects, change);
+    /// Finishes a deletion. Its Intent has decided that already, so Commit can also be written with the next record.
+    pub fn commit_deletion(&self, change: u64) {
+        let mut writer = self.writer.lock();
+        let record = JournalRecord::Commit { change };
+        let written = writer.append(&self.path, record, SyncPolicy::Now);
+        if let Err(error) = written {
+            tracing::error!(%error, change, "the deletion is noted later");
+            writer.state.add(JournalRecord::Commit { change });
+            writer.unwritten.push(change);
+        }
     }
 
     /// Looks at what the records add up to.
@@ -179,8 +188,13 @@ impl Journal {
 
 impl JournalWriter {
     fn append(&mut self, path: &Path, record: JournalRecord, sync: SyncPolicy) -> Result<()> {
-        let mut line = serde_json::to_vec(&record).map_err(|e| damaged(path, &e.to_string()))?;
-        line.push(b'\n');
+        let unwritten = self.unwritten.iter();
+        let commits = unwritten.map(|change| JournalRecord::Commit { change: *change });
+        let mut line = Vec::new();
+        for commit in commits {
+            add_line(&mut line, &commit, path)?;
+        }
+        add_line(&mut line, &record, path)?;
         #[cfg(test)]
         crate::simulation::writes(&line).map_err(|e| failed("write", path, &e))?;
         let written = self
@@ -197,12 +211,18 @@ impl JournalWriter {
             return Err(failed("write", path, &error));
         }
         self.len += line.len() as u64;
-        self.lines += 1;
+        self.lines += 1 + std::mem::take(&mut self.unwritten).len();
         self.state.add(record);
         #[cfg(test)]
         crate::simulation::written(self.len, sync == SyncPolicy::Now);
         Ok(())
     }
+}
+
+fn add_line(lines: &mut Vec<u8>, record: &JournalRecord, path: &Path) -> Result<()> {
+    serde_json::to_writer(&mut *lines, record).map_err(|e| damaged(path, &e.to_string()))?;
+    lines.push(b'\n');
+    Ok(())
 }
 
 /// The state of a journal that another process may be writing.
@@ -251,6 +271,7 @@ fn read(file: File, path: &Path) -> Result<JournalWriter> {
         base: 0,
         state,
         finished: Vec::new(),
+        unwritten: Vec::new(),
     })
 }
 
@@ -354,6 +375,7 @@ fn compact(writer: &mut JournalWriter, path: &Path) -> Result<()> {
     writer.len = line.len() as u64;
     writer.base = writer.len;
     writer.lines = 1;
+    writer.unwritten.clear();
     writer.state.outdated = false;
     #[cfg(test)]
     crate::simulation::written(writer.len, true);

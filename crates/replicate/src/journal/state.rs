@@ -260,12 +260,6 @@ impl JournalState {
         !undated.is_empty()
     }
 
-    /// These objects are deleted, though Commit could not be written: they are not served by any member.
-    pub fn bury(&mut self, objects: &[ObjectId], change: u64) {
-        let objects = objects.iter().copied().map(Name);
-        self.tombstones.extend(objects.map(|name| (name, change)));
-    }
-
     /// True if an object was deleted, or its creation undone: it is not served by any member.
     pub fn is_tombstoned(&self, object: &ObjectId) -> bool {
         self.tombstones.contains_key(&Name(*object))

@@ -100,7 +100,7 @@ impl ChangeRun {
         is_lone || error.to_string().contains("finished or undone when")
     }
 
-    /// A deletion that no token has confirmed, but that one of them may have done; or that could not be noted.
+    /// A deletion that no token has confirmed, but that one of them may have done.
     pub(super) fn is_unconfirmed(answer: &Result<Outcome>) -> bool {
         answer
             .as_ref()
