@@ -137,6 +137,7 @@ impl ModuleToken {
                 of_token.push((object.id, handle));
                 // A private key whose public half is gone has no name of its own, and keeps the one it is known by.
                 if object.id.class != Class::PRIVATE_KEY
+                    || hsmux_software::unchecked_kind(&object.attributes).is_some()
                     || object.id != hsmux_software::unidentified(&self.identity, &object.attributes)
                 {
                     names.insert(handle, object.id);

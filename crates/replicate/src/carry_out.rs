@@ -49,11 +49,21 @@ impl Coordinator {
         let done = results.iter().filter(|(_, result)| result.is_ok()).count();
         if done < plan.need && !(plan.is_final() && may_be_done(plan, &results)) {
             let error = too_few_did(call, plan.need, &results);
+            if plan.is_final() {
+                let (why, untouched) = (error.to_string(), Vec::new());
+                self.journal.decide_deletion(JournalRecord::Undone {
+                    change,
+                    why,
+                    untouched,
+                })?;
+                return Err(error);
+            }
             self.take_back(change, members, roster, untouched(plan, &results), &error)?;
             return Err(error);
         }
         if plan.is_final() {
-            self.journal.commit_deletion(change);
+            self.journal
+                .decide_deletion(JournalRecord::Commit { change })?;
         } else if let Err(error) = self
             .journal
             .append(JournalRecord::Commit { change }, SyncPolicy::Now)
@@ -170,7 +180,8 @@ impl Coordinator {
                 .removes
                 .iter()
                 .filter(|name| !intent.makes.contains(name));
-            let gone: Vec<ObjectId> = gone.map(|name| name.0).collect();
+            let gone = gone.map(|name| name.0).filter(|id| self.is_tombstoned(id));
+            let gone: Vec<ObjectId> = gone.collect();
             for present in here {
                 let access = present.access(TimeLimit::Each(TAKE_BACK));
                 let mut made = Vec::new();
@@ -294,14 +305,17 @@ fn may_be_done(plan: &ChangePlan, results: &[(&PresentMember, Result<TaskEffect>
     })
 }
 
-/// Members that have refused to set attributes: they have nothing to set back.
+/// Members that have refused to set an attribute: they have nothing to set back. Of several attributes some may be set.
 fn untouched(plan: &ChangePlan, results: &[(&PresentMember, Result<TaskEffect>)]) -> Vec<String> {
     let is_refused = |result: &Result<TaskEffect>| matches!(result, Err(error) if error.scope() == Scope::Request);
     let refused = results.iter().filter(|(_, result)| is_refused(result));
     let serials = refused.map(|(present, _)| present.serial.clone());
     let is_set = |serial: &String| {
         let mut duties = plan.duties.iter().filter(|duty| duty.serial == *serial);
-        duties.all(|duty| matches!(duty.now[..], [MemberTask::Set { .. }]))
+        duties.all(|duty| match &duty.now[..] {
+            [MemberTask::Set { template, .. }] => template.0.len() <= 1,
+            _ => false,
+        })
     };
     serials.filter(is_set).collect()
 }

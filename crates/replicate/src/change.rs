@@ -1,7 +1,7 @@
 //! A change from its beginning: who is there, and what each has to do.
 
 use super::Coordinator;
-use super::journal::{JournalRecord, JournalState, SyncPolicy};
+use super::journal::{JournalRecord, SyncPolicy};
 use super::keys;
 use super::members::{PoolMember, PoolMembers, PresentMember, present};
 use super::objects;
@@ -105,14 +105,17 @@ impl Coordinator {
         operation: &Operation,
         source: Option<&PresentMember>,
     ) -> Result<ChangePlan> {
-        // A deletion waits for nothing, and a key is made by others that are not changed.
-        let waits = !keys::makes_key(operation) && !matches!(operation, Operation::Destroy { .. });
-        if waits {
-            let named = operation.objects().filter_map(|object| match object {
-                ObjectRef::Token(id) => Some(*id),
-                ObjectRef::Session(_) => None,
-            });
-            let named: Vec<_> = named.collect();
+        let named = operation.objects().filter_map(|object| match object {
+            ObjectRef::Token(id) => Some(*id),
+            ObjectRef::Session(_) => None,
+        });
+        let named: Vec<_> = named.collect();
+        if let Operation::Destroy { .. } = operation {
+            // It waits for nothing; but a member may have another object by that name, which it has yet to rename.
+            let mut debtors = self.journal.read(|state| state.debtors(&named));
+            debtors.retain(|debtor| debtor.renames);
+            roster.postpone(&debtors);
+        } else if !keys::makes_key(operation) {
             self.set_debtors_aside(roster, &named)?;
         }
         let mut plan = self.plan(change, members, roster, operation, source)?;
@@ -124,12 +127,8 @@ impl Coordinator {
         if let Some(becomes) = plan.new_name() {
             objects::is_free(roster, becomes)?;
         }
-        for serial in roster.later_serials() {
-            let mut duties = plan.duties.iter_mut();
-            if let Some(duty) = duties.find(|duty| duty.serial == *serial) {
-                let undo = |state: &JournalState| state.without_earlier(serial, &duty.undo);
-                duty.undo = self.journal.read(undo);
-            }
+        for duty in &mut plan.duties {
+            duty.is_later = roster.later_serials().any(|serial| *serial == duty.serial);
         }
         Ok(plan)
     }
@@ -143,10 +142,10 @@ impl Coordinator {
         plan: &ChangePlan,
     ) -> Result<()> {
         let debtors = self.journal.read(|state| state.debtors(&plan.makes));
-        let Some(debtor) = debtors.first() else {
+        let is_debtor = |member: &&PresentMember| debtors.iter().any(|d| d.serial == member.serial);
+        let Some(PresentMember { name: member, .. }) = roster.here.iter().find(is_debtor) else {
             return Ok(());
         };
-        let member = self.journal.read(|state| state.member_of(&debtor.serial));
         let error = too_few(format!(
             "{member} still owes an earlier change of the same key; hsmux status says why"
         ));

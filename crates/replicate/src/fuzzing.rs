@@ -35,6 +35,7 @@ pub fn example() -> Vec<u8> {
         serial: serial.into(),
         works: vec![Cbor(create.clone()), Cbor(set.clone())],
         undo: vec![Cbor(MemberTask::Fetch { makes: object })],
+        later: false,
     };
     let intent = Intent {
         call: "C_CreateObject".into(),

@@ -102,7 +102,7 @@ fn set(roster: &Roster, id: ObjectId, changes: &Attributes) -> Result<ChangePlan
         let duty = set_duty(&present.serial, object, changes);
         plan.duties.push(duty);
     }
-    plan.need = roster.need_of(plan.duties.len());
+    plan.need = roster.need_of(plan.duties.len())?;
     for serial in roster.later_serials() {
         let object = Object {
             id,
@@ -183,7 +183,7 @@ fn copy(roster: &Roster, id: ObjectId, changes: &Attributes) -> Result<ChangePla
     };
     let mut plan = ChangePlan {
         makes: vec![makes],
-        need: roster.need_of(holders.len()),
+        need: roster.need_of(holders.len())?,
         ..ChangePlan::default()
     };
     for (present, _) in &holders {

@@ -6,7 +6,7 @@ use super::member_task::MemberTask;
 use super::members::{PoolMember, PoolMembers, PresentMember};
 use super::token_access::{TimeLimit, TokenAccess};
 use hsmux_state::json::{Cbor, Name};
-use hsmux_token::{Attributes, Error, Kind, ObjectId, Result};
+use hsmux_token::{Attributes, Class, Error, Kind, ObjectId, Result};
 use std::time::Instant;
 
 /// The members at the start of a change.
@@ -63,18 +63,24 @@ impl Roster {
         Ok(roster)
     }
 
-    /// Sets members aside that owe something. Says whether there are some.
-    pub fn set_aside(&mut self, debtors: &[Debtor]) -> Result<bool> {
+    /// Has members that owe something do the change later. Says whether there are some.
+    pub fn postpone(&mut self, debtors: &[Debtor]) -> bool {
         let debt = |present: &PresentMember| debtors.iter().find(|d| d.serial == present.serial);
         let owes = |present: &PresentMember| debt(present).is_some();
         let (aside, here): (Vec<_>, _) = self.here.drain(..).partition(owes);
         self.here = here;
-        if aside.is_empty() {
-            return Ok(false);
-        }
         let holders = aside.iter().filter_map(debt).filter(|d| d.sets);
         self.holders_aside += holders.count();
+        let is_postponed = !aside.is_empty();
         self.aside.extend(aside);
+        is_postponed
+    }
+
+    /// The same, if enough others are there.
+    pub fn set_aside(&mut self, debtors: &[Debtor]) -> Result<bool> {
+        if !self.postpone(debtors) {
+            return Ok(false);
+        }
         if self.all {
             // Not without those that have the object.
             self.need = (self.here.len() + self.holders_aside).max(1);
@@ -97,22 +103,27 @@ impl Roster {
                 self.here.len(),
                 self.need
             ))),
-            _ => {
-                let names: Vec<_> = self.aside.iter().map(|p| p.name.as_str()).collect();
-                Err(too_few(format!(
-                    "{} of {all} members can do it now, and {} are needed: {} still owes an earlier change of the same \
-                     object; hsmux status says why",
-                    self.here.len(),
-                    self.need,
-                    names.join(", ")
-                )))
-            }
+            _ => Err(self.too_few_now(self.here.len(), self.need)),
         }
     }
 
-    /// So many must change an object that so many of those here have.
-    pub fn need_of(&self, holders: usize) -> usize {
-        self.need.min(holders + self.holders_aside)
+    /// The error of a change for which members would be needed that are aside.
+    fn too_few_now(&self, able: usize, need: usize) -> Error {
+        let names: Vec<_> = self.aside.iter().map(|p| p.name.as_str()).collect();
+        too_few(format!(
+            "{able} members can do it now, and {need} are needed. These still owe an earlier change of the same object: \
+             {}; hsmux status says why",
+            names.join(", ")
+        ))
+    }
+
+    /// So many must change an object that so many of those here have. An error if these are too few.
+    pub fn need_of(&self, holders: usize) -> Result<usize> {
+        let need = self.need.min(holders + self.holders_aside);
+        if holders < need {
+            return Err(self.too_few_now(holders, need));
+        }
+        Ok(need)
     }
 
     /// True if there is one member, and it is in service.
@@ -183,6 +194,8 @@ pub(super) struct Duty {
     pub undo: Vec<MemberTask>,
     /// True if some of it may exist already.
     pub asks: bool,
+    /// The member does it after it has paid what it owes, or has come back. It has done nothing until then.
+    pub is_later: bool,
 }
 
 /// What is known of a key that is to be stored.
@@ -203,6 +216,7 @@ impl Duty {
             now: works,
             undo,
             asks: false,
+            is_later: false,
         }
     }
 
@@ -222,18 +236,24 @@ impl Duty {
             Some(access) => Ok(access.find(passing)?.is_none()),
             None => Ok(false),
         };
-        let is_there = |makes| match access {
-            Some(access) if !new.is_generated => Ok(access.find(makes)?.is_some()),
-            _ => Ok(false),
+        let is_there = |makes: ObjectId| match access {
+            // Its CKA_ID is part of a secret key's name.
+            _ if new.is_generated || new.has_new_id && makes.class == Class::SECRET_KEY => {
+                Ok(false)
+            }
+            Some(access) => Ok(access.find(makes)?.is_some()),
+            None => Ok(false),
         };
         for work in &works {
             let mut objects = Vec::new();
             for makes in work.makes() {
-                if is_there(*makes)? {
-                    asks = true;
-                } else {
+                if !is_there(*makes)? {
                     objects.push(*makes);
                 }
+            }
+            if objects.is_empty() {
+                asks = true;
+                continue;
             }
             if let Some(passing) = work.passing_name(serial)
                 && is_free(passing)?
@@ -242,9 +262,7 @@ impl Duty {
                 let objects = vec![passing];
                 half_made.push(MemberTask::Remove { objects });
             }
-            if !objects.is_empty() {
-                undo.push(MemberTask::Remove { objects });
-            }
+            undo.push(MemberTask::Remove { objects });
         }
         Ok(Self {
             later: [half_made, works.clone()].concat(),
@@ -322,6 +340,7 @@ impl ChangePlan {
                     serial: duty.serial.clone(),
                     works: encoded(&duty.later),
                     undo: encoded(&duty.undo),
+                    later: duty.is_later,
                 })
                 .collect(),
             makes: names(&self.makes),

@@ -98,6 +98,7 @@ impl<'a> TokenAccess<'a> {
                 // A private key whose public half is gone is still known by its name.
                 let identity = self.token.info().identity(self.name);
                 if id.class == Class::PRIVATE_KEY
+                    && hsmux_software::unchecked_kind(&object.attributes).is_none()
                     && object.id == hsmux_software::unidentified(&identity, &object.attributes)
                 {
                     object.id = id;

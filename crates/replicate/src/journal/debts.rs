@@ -186,6 +186,7 @@ mod tests {
                 serial: serial.to_owned(),
                 works: vec![Cbor(work.clone())],
                 undo: vec![],
+                later: false,
             };
             let intent = Intent {
                 call: "C_CreateObject".into(),

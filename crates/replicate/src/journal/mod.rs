@@ -48,10 +48,10 @@ struct JournalWriter {
     /// How long it was when it was last written anew.
     base: u64,
     state: JournalState,
-    /// Changes that were decided when the journal was opened, until the pool is told.
+    /// Changes that were finished by their lines, until the pool is told.
     finished: Vec<Intent>,
-    /// Deletions whose Commit comes before the next record.
-    unwritten: Vec<u64>,
+    /// Lines that come before the next one.
+    unwritten: Vec<u8>,
 }
 
 /// When a record has to be on the disk.
@@ -73,7 +73,7 @@ impl Journal {
         let file = open(&path)?;
         hsmux_state::sync_folder(folder).map_err(|e| failed("fsync", folder, &e))?;
         let mut writer = read(file, &path)?;
-        writer.finished = decide(&mut writer, &path)?;
+        decide(&mut writer, &path)?;
         // An older version has noted no times: the journal is rewritten to note them.
         writer.state.outdated |= writer.state.date_keys(seconds());
         let journal = Self {
@@ -157,10 +157,8 @@ impl Journal {
     /// were decided when the journal was opened.
     pub fn decide(&self) -> Result<Vec<Intent>> {
         let mut writer = self.writer.lock();
-        let now = decide(&mut writer, &self.path)?;
-        let mut finished = std::mem::take(&mut writer.finished);
-        finished.extend(now);
-        Ok(finished)
+        decide(&mut writer, &self.path)?;
+        Ok(std::mem::take(&mut writer.finished))
     }
 
     /// Adds a record.
@@ -168,16 +166,17 @@ impl Journal {
         self.writer.lock().append(&self.path, record, sync)
     }
 
-    /// Finishes a deletion. Its Intent has decided that already, so Commit can also be written with the next record.
-    pub fn commit_deletion(&self, change: u64) {
+    /// Decides a deletion. If that cannot be written now, it is with the next record.
+    pub fn decide_deletion(&self, record: JournalRecord) -> Result<()> {
         let mut writer = self.writer.lock();
-        let record = JournalRecord::Commit { change };
-        let written = writer.append(&self.path, record, SyncPolicy::Now);
-        if let Err(error) = written {
-            tracing::error!(%error, change, "the deletion is noted later");
-            writer.state.add(JournalRecord::Commit { change });
-            writer.unwritten.push(change);
+        let mut line = Vec::new();
+        add_line(&mut line, &record, &self.path)?;
+        if let Err(error) = writer.write(&self.path, &line, SyncPolicy::Now) {
+            tracing::error!(%error, "a deletion is noted later");
+            writer.unwritten.extend(line);
         }
+        writer.state.add(record);
+        Ok(())
     }
 
     /// Looks at what the records add up to.
@@ -188,13 +187,15 @@ impl Journal {
 
 impl JournalWriter {
     fn append(&mut self, path: &Path, record: JournalRecord, sync: SyncPolicy) -> Result<()> {
-        let unwritten = self.unwritten.iter();
-        let commits = unwritten.map(|change| JournalRecord::Commit { change: *change });
         let mut line = Vec::new();
-        for commit in commits {
-            add_line(&mut line, &commit, path)?;
-        }
         add_line(&mut line, &record, path)?;
+        self.write(path, &line, sync)?;
+        self.state.add(record);
+        Ok(())
+    }
+
+    fn write(&mut self, path: &Path, line: &[u8], sync: SyncPolicy) -> Result<()> {
+        let line = [&self.unwritten, line].concat();
         #[cfg(test)]
         crate::simulation::writes(&line).map_err(|e| failed("write", path, &e))?;
         let written = self
@@ -211,8 +212,8 @@ impl JournalWriter {
             return Err(failed("write", path, &error));
         }
         self.len += line.len() as u64;
-        self.lines += 1 + std::mem::take(&mut self.unwritten).len();
-        self.state.add(record);
+        self.lines += 1;
+        self.unwritten.clear();
         #[cfg(test)]
         crate::simulation::written(self.len, sync == SyncPolicy::Now);
         Ok(())
@@ -313,13 +314,12 @@ pub(super) fn seconds() -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-/// Finishes what enough members had done, which it answers, and undoes the rest.
-fn decide(writer: &mut JournalWriter, path: &Path) -> Result<Vec<Intent>> {
-    let mut finished = Vec::new();
+/// Finishes what enough members had done, and undoes the rest.
+fn decide(writer: &mut JournalWriter, path: &Path) -> Result<()> {
     for (change, open) in writer.state.open.clone() {
         let last_word = open.intent.parts.iter().all(|part| part.undo.is_empty());
-        let record = if last_word || open.done.len() >= open.intent.need {
-            finished.push(open.intent);
+        let is_finished = last_word || open.done.len() >= open.intent.need;
+        let record = if is_finished {
             JournalRecord::Commit { change }
         } else {
             let why = "interrupted before enough members had it".to_owned();
@@ -330,8 +330,11 @@ fn decide(writer: &mut JournalWriter, path: &Path) -> Result<Vec<Intent>> {
             }
         };
         writer.append(path, record, SyncPolicy::Now)?;
+        if is_finished {
+            writer.finished.push(open.intent);
+        }
     }
-    Ok(finished)
+    Ok(())
 }
 
 /// Reserves disk space beyond the end of the file; its length stays.

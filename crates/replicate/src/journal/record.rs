@@ -82,4 +82,7 @@ pub(crate) struct MemberPart {
     pub works: Vec<Cbor<MemberTask>>,
     /// The tasks that undo them; empty for a deletion, which is always finished.
     pub undo: Vec<Cbor<MemberTask>>,
+    /// It was away, or owed an earlier change: it has done nothing when the change is undone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub later: bool,
 }

@@ -56,6 +56,8 @@ pub(crate) struct Debtor {
     pub sets: bool,
     /// It is to remove one of that name.
     pub removes: bool,
+    /// It is to give one of that name another name.
+    pub renames: bool,
 }
 
 impl JournalState {
@@ -157,33 +159,25 @@ impl JournalState {
             return;
         };
         // An object that some member had before is not the change's to bury.
-        let new = intent.parts.iter().all(|part| !part.undo.is_empty());
-        for name in &intent.makes {
-            if new && !self.placed.contains_key(name) && !intent.removes.contains(name) {
+        let is_new = |name: &Name| {
+            let mut parts = intent.parts.iter().filter(|part| !part.later);
+            parts.all(|part| {
+                part.undo.iter().any(|work| match &work.0 {
+                    MemberTask::Sweep { .. } => true,
+                    work => work.objects().contains(&name.0),
+                })
+            })
+        };
+        for name in intent.makes.iter().filter(|name| is_new(name)) {
+            if !self.placed.contains_key(name) && !intent.removes.contains(name) {
                 self.tombstones.insert(*name, change);
             }
         }
-        for MemberPart { serial, undo, .. } in intent.parts {
-            if !untouched.contains(&serial) {
-                self.owe(serial, change, undo);
+        for part in intent.parts {
+            if !part.later && !untouched.contains(&part.serial) {
+                self.owe(part.serial, change, part.undo);
             }
         }
-    }
-
-    /// What undoes a change on a member that is away, without the objects that it got by an earlier change.
-    pub fn without_earlier(&self, serial: &str, undo: &[MemberTask]) -> Vec<MemberTask> {
-        let is_new = |id: &ObjectId| {
-            let placed = self.placed.get(&Name(*id));
-            !placed.is_some_and(|on| on.contains(serial))
-        };
-        let undo = undo.iter().filter_map(|work| match work {
-            MemberTask::Remove { objects } => {
-                let objects: Vec<_> = objects.iter().copied().filter(is_new).collect();
-                (!objects.is_empty()).then_some(MemberTask::Remove { objects })
-            }
-            other => Some(other.clone()),
-        });
-        undo.collect()
     }
 
     /// The members that owe a change of one of these objects.
@@ -197,6 +191,10 @@ impl JournalState {
                 serial: serial.clone(),
                 sets: is_owed(|work| matches!(work, MemberTask::Set { .. })),
                 removes: is_owed(|work| matches!(work, MemberTask::Remove { .. })),
+                renames: owed.iter().any(|work| {
+                    matches!(work, MemberTask::Set { object, becomes, .. }
+                        if object != becomes && objects.contains(object))
+                }),
             })
         });
         debtors.collect()
@@ -379,24 +377,45 @@ mod tests {
     use hsmux_token::Class;
 
     #[test]
-    fn what_a_member_had_before_is_not_taken_from_it() {
+    fn an_undone_change_is_undone_and_buried_where_it_may_have_been_done() {
         let [old, new] =
             [b"old", b"new"].map(|name| ObjectId::of_unidentified(Class::DATA, "", b"", name));
+        let undo = |objects: &[ObjectId]| {
+            let objects = objects.to_vec();
+            vec![Cbor(MemberTask::Remove { objects })]
+        };
+        let part = |serial: &str, undo, later| MemberPart {
+            serial: serial.into(),
+            works: vec![],
+            undo,
+            later,
+        };
         let mut state = JournalState::default();
-        let (serial, objects) = ("away".to_owned(), vec![Name(old)]);
-        state.add(JournalRecord::Placed { serial, objects });
-        let remove = |objects: &[ObjectId]| MemberTask::Remove {
-            objects: objects.to_vec(),
+        let intent = Intent {
+            call: "C_CreateObject".into(),
+            need: 3,
+            parts: vec![
+                part("did", undo(&[old, new]), false),
+                // It had one of them before.
+                part("had", undo(&[new]), false),
+                part("refused", undo(&[old, new]), false),
+                part("away", undo(&[old, new]), true),
+            ],
+            makes: vec![Name(old), Name(new)],
+            removes: vec![],
+            origins: vec![],
         };
-        let left = |serial, undo| {
-            let undo = state.without_earlier(serial, &[undo]);
-            undo.iter()
-                .flat_map(MemberTask::objects)
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(left("away", remove(&[old, new])), [new]);
-        assert_eq!(left("away", remove(&[old])), []);
-        assert_eq!(left("other", remove(&[old])), [old]);
+        let (change, at) = (1, 1);
+        state.add(JournalRecord::Intent { change, intent, at });
+        let (why, untouched) = ("too few".into(), vec!["refused".into()]);
+        state.add(JournalRecord::Undone {
+            change,
+            why,
+            untouched,
+        });
+        let owing: Vec<_> = state.owed.keys().collect();
+        assert_eq!(owing, ["did", "had"]);
+        assert!(state.is_tombstoned(&new) && !state.is_tombstoned(&old));
     }
 
     #[test]

@@ -38,8 +38,8 @@ impl MemberTask {
                 template,
                 is_undo,
             } => match set(access, *object, *becomes, template, again) {
-                Err(error) if *is_undo && object == becomes && is_one_way(&error) => {
-                    set_back(access, *object, template)
+                Err(error) if *is_undo && is_one_way(&error) => {
+                    set_back(access, *object, *becomes, template)?.ok_or(error)
                 }
                 set => set,
             },
@@ -205,8 +205,13 @@ fn after_it(error: Error) -> Error {
     Error::token(error.kind(), error.to_string())
 }
 
-/// Sets back what the token lets be set back.
-fn set_back(access: TokenAccess, object: ObjectId, template: &Attributes) -> Result<TaskEffect> {
+/// Sets back what the token lets be set back; nothing if it does not get its name back.
+fn set_back(
+    access: TokenAccess,
+    object: ObjectId,
+    becomes: ObjectId,
+    template: &Attributes,
+) -> Result<Option<TaskEffect>> {
     for attribute in &template.0 {
         let set = Operation::SetAttributes {
             object: object.into(),
@@ -214,15 +219,19 @@ fn set_back(access: TokenAccess, object: ObjectId, template: &Attributes) -> Res
         };
         match access.run(&set) {
             Err(error) if is_one_way(&error) => {
-                tracing::warn!(%error, "an attribute is not set back")
+                tracing::warn!(%error, "an attribute is not set back");
             }
             set => drop(set?),
         }
     }
-    Ok(TaskEffect {
-        made: access.find(object)?.into_iter().collect(),
-        ..TaskEffect::default()
-    })
+    let there = access.find_renamed(object)?;
+    Ok(there
+        .filter(|there| there.id == becomes)
+        .map(|there| TaskEffect {
+            made: vec![there],
+            gone: (object != becomes).then_some(object).into_iter().collect(),
+            unseen: false,
+        }))
 }
 
 /// An attribute that the token does not change, or in one direction only.
@@ -240,7 +249,7 @@ fn set(
     template: &Attributes,
     again: bool,
 ) -> Result<TaskEffect> {
-    // It was fetched by its new name although the old one was there.
+    // It was fetched by its new name although the old one was there; or made again after it had been renamed.
     if again
         && object != becomes
         && let Some(there) = access.find(becomes)?
