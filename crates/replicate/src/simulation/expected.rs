@@ -176,6 +176,8 @@ impl Expected {
         }
         let made = Self::made_by(change);
         let after = self.changed(change, now, exceptions);
+        let is_there = |there: &ExpectedObject| there.presence == Presence::There;
+        let is_made_there = self.objects.get(&made).is_some_and(is_there);
         if let Change::Set { object, names, .. } = change {
             let old = self.objects.get_mut(object).expect("it is known");
             old.exceptions.unseen.extend(exceptions.unseen.clone());
@@ -184,11 +186,12 @@ impl Expected {
                 return;
             }
             old.presence = Presence::Unclear;
-            self.either.push((*object, made));
-        } else if let Some(there) = self.objects.get(&made)
-            && there.presence == Presence::There
-        {
-            // It was there before, and stays.
+            if !is_made_there {
+                self.either.push((*object, made));
+            }
+        }
+        if is_made_there {
+            // It was there before, and stays: also one of that name that only a token has which is away.
             return;
         }
         let presence = Presence::Unclear;
