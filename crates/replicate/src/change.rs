@@ -111,9 +111,9 @@ impl Coordinator {
         });
         let named: Vec<_> = named.collect();
         if let Operation::Destroy { .. } = operation {
-            // It waits for nothing; but a member may have another object by that name, which it has yet to rename.
+            // It waits for nothing; but a member may have yet to copy the object, or to rename another one of that name.
             let mut debtors = self.journal.read(|state| state.debtors(&named));
-            debtors.retain(|debtor| debtor.renames);
+            debtors.retain(|debtor| debtor.needs);
             roster.postpone(&debtors);
         } else if !keys::makes_key(operation) {
             self.set_debtors_aside(roster, &named)?;

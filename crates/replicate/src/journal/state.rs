@@ -56,8 +56,8 @@ pub(crate) struct Debtor {
     pub sets: bool,
     /// It is to remove one of that name.
     pub removes: bool,
-    /// It is to give one of that name another name.
-    pub renames: bool,
+    /// It is to copy the one of that name that it has, or to give it another name.
+    pub needs: bool,
 }
 
 impl JournalState {
@@ -191,9 +191,12 @@ impl JournalState {
                 serial: serial.clone(),
                 sets: is_owed(|work| matches!(work, MemberTask::Set { .. })),
                 removes: is_owed(|work| matches!(work, MemberTask::Remove { .. })),
-                renames: owed.iter().any(|work| {
-                    matches!(work, MemberTask::Set { object, becomes, .. }
-                        if object != becomes && objects.contains(object))
+                needs: owed.iter().any(|work| match work {
+                    MemberTask::Copy { object, .. } => objects.contains(object),
+                    MemberTask::Set {
+                        object, becomes, ..
+                    } => object != becomes && objects.contains(object),
+                    _ => false,
                 }),
             })
         });
