@@ -116,7 +116,7 @@ pub const SECTIONS: &[Section] = &[
             key(
                 "replicas",
                 "2",
-                "2, or 1 in a pool of one",
+                "2, or 1 if this host has one token",
                 "How many members must hold a new object at once. If fewer can, it is created on none. Without this setting, a key is created on one member if no member exports it even wrapped, or if hsmux cannot check its copies.",
             ),
             key(
