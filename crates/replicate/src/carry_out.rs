@@ -249,11 +249,12 @@ impl Coordinator {
         });
     }
 
-    /// A member has done what it owed for a change. False if that could not be noted: it is done a second time.
+    /// A member has done what it owed for a change. False if that could not be noted: it is done a second time. That is
+    /// right only before a later one of the same object is done, so it is on the disk first.
     pub(super) fn paid(&self, change: u64, serial: &str) -> bool {
         let serial = serial.to_owned();
         self.journal
-            .append(JournalRecord::Applied { change, serial }, SyncPolicy::Later)
+            .append(JournalRecord::Applied { change, serial }, SyncPolicy::Now)
             .inspect_err(|error| tracing::warn!(%error, change, "not noted"))
             .is_ok()
     }
