@@ -8,6 +8,7 @@ use super::change::Change;
 use super::expected::{Exceptions, Expected};
 use super::run::ChangeRun;
 use super::token_model::TokenModel;
+use crate::journal::JournalState;
 
 /// What is known of the members when a change begins.
 #[derive(Clone, Default)]
@@ -129,6 +130,11 @@ impl ChangeRun {
         let (Change::Copy { model: id, .. } | Change::Set { object: id, .. }) = change else {
             return usize::MAX;
         };
+        // What an undecided change has made may be taken back first.
+        let open = |state: &JournalState| !state.open.is_empty();
+        if self.coordinator().journal.read(open) {
+            return 1;
+        }
         let state = self.world.state();
         let serving = state.tokens.iter().filter(|token| token.serves());
         let serving = serving.filter(|token| !facts.owing.contains(&token.serial));
