@@ -130,7 +130,7 @@ impl ModuleToken {
         let others = self.kin(&all);
         all.extend(others);
         let named = hsmux_software::identify(&self.identity, all);
-        let (mut of_token, mut names) = (Vec::new(), BTreeMap::new());
+        let (mut of_token, mut called) = (Vec::new(), BTreeMap::new());
         let made = handles.iter().zip(named).map(|(&handle, object)| {
             let session = object.attributes.flag(CKA_TOKEN) != Some(true);
             if !session {
@@ -140,7 +140,7 @@ impl ModuleToken {
                     || hsmux_software::unchecked_kind(&object.attributes).is_some()
                     || object.id != hsmux_software::unidentified(&self.identity, &object.attributes)
                 {
-                    names.insert(handle, object.id);
+                    called.insert(handle, object.id);
                 }
                 self.object_cache
                     .insert(handle, object.clone().without_secrets());
@@ -152,10 +152,10 @@ impl ModuleToken {
         });
         let made: Vec<Made> = made.collect();
         self.handles.insert_all(&of_token);
-        if !names.is_empty() {
+        if !called.is_empty() {
             // Another object may get an old name.
             let is_old =
-                |id: &ObjectId, handle: &Handle| names.get(handle).is_some_and(|name| name != id);
+                |id: &ObjectId, handle: &Handle| called.get(handle).is_some_and(|name| name != id);
             self.handles.take(is_old);
         }
         Ok(Outcome::Objects(made))

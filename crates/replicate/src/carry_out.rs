@@ -189,7 +189,7 @@ impl Coordinator {
                     match access.find(*id) {
                         Ok(there) => made.extend(there),
                         Err(error) => {
-                            tracing::warn!(%error, "{id:?} is seen when it connects anew")
+                            tracing::warn!(%error, "{id:?} is seen when it connects anew");
                         }
                     }
                 }
@@ -295,14 +295,13 @@ fn end_if_hung(present: &PresentMember, error: &Error, begun: Instant) {
 /// A token may have deleted something in spite of its error, unless it shows it after it has answered.
 fn may_be_done(plan: &ChangePlan, results: &[(&PresentMember, Result<TaskEffect>)]) -> bool {
     results.iter().any(|(present, result)| match result {
-        Ok(_) => true,
         Err(error) if error.scope() == Scope::Request || error.kind() == Kind::Busy => false,
         Err(error) if matches!(error.kind(), Kind::Vendor(_)) => {
             let access = present.access(TimeLimit::Each(TAKE_BACK));
             let is_there = |id: &ObjectId| matches!(access.find(*id), Ok(Some(_)));
             !plan.removes.iter().all(is_there)
         }
-        Err(_) => true,
+        _ => true,
     })
 }
 

@@ -337,7 +337,9 @@ mod tests {
         // The member was there when these were deleted, and had them not.
         let gone = |works: &[MemberTask], deleted| {
             let mut bench = Bench::default();
-            works.iter().for_each(|work| bench.change(work));
+            for work in works {
+                bench.change(work);
+            }
             bench.0.tombstones.insert(Name(deleted), 9);
             bench.0.cancel_debts();
             let once = bench.owed();

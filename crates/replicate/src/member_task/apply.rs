@@ -201,7 +201,7 @@ fn fetch(id: ObjectId, access: TokenAccess, others: &[PresentMember]) -> Result<
 }
 
 /// The error of a task that has done something, though the token refused what came then.
-fn after_it(error: Error) -> Error {
+fn after_it(error: &Error) -> Error {
     Error::token(error.kind(), error.to_string())
 }
 
@@ -271,8 +271,11 @@ fn set(
     };
     let there = match done {
         // It has its new name when it is read by the old one.
-        Ok(_) => match access.find_renamed(object).map_err(after_it)? {
-            None => access.find(becomes).map_err(after_it)?,
+        Ok(_) => match access
+            .find_renamed(object)
+            .map_err(|error| after_it(&error))?
+        {
+            None => access.find(becomes).map_err(|error| after_it(&error))?,
             there => there,
         },
         Err(error) if token_access::is_absent(&error) => access.find(becomes)?,
