@@ -175,7 +175,7 @@ impl Coordinator {
     /// Decides changes whose last line could not be written, and tells the pool of those that are finished.
     pub(super) fn decide(&self, here: &[PresentMember], members: &dyn PoolMembers) -> Result<()> {
         for intent in self.journal.decide()? {
-            // What a member has yet to delete or rename, it serves no more.
+            // No member serves what it has yet to delete or rename.
             let gone = intent
                 .removes
                 .iter()
@@ -249,8 +249,8 @@ impl Coordinator {
         });
     }
 
-    /// A member has done what it owed for a change. False if that could not be noted: it is done a second time. That is
-    /// right only before a later one of the same object is done, so it is on the disk first.
+    /// A member has done what it owed for a change. False if that could not be noted: it is done a second time. A second
+    /// time is right only before a later debt of the same object, so the note is on the disk first.
     pub(super) fn paid(&self, change: u64, serial: &str) -> bool {
         let serial = serial.to_owned();
         self.journal

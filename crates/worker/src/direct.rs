@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -19,11 +20,13 @@ use rustix::time::{
     timerfd_settime,
 };
 
+use super::Profile;
 use super::handover::{self, ReceivedConnection, Terms};
 
 /// The direct connections of this worker: its token, and the threads that serve the token to programs.
 pub(super) struct DirectClients {
-    token: OnceLock<Arc<dyn Token>>,
+    /// With the number of threads at most.
+    token: OnceLock<(Arc<dyn Token>, usize)>,
     threads: Mutex<Vec<Serving>>,
     /// Connections of all threads.
     open: Arc<AtomicUsize>,
@@ -82,9 +85,15 @@ impl DirectClients {
         }))
     }
 
-    /// The token is open.
-    pub fn open(&self, token: Arc<dyn Token>) {
-        let _ = self.token.set(token);
+    /// The token of this module is open.
+    pub fn open(&self, token: Arc<dyn Token>, module: &Path) {
+        let lanes = token.info().lanes.max(1) as usize;
+        let most = match Profile::of_module(module) {
+            // It computes on this host's processors: more threads only wait for each other's locks.
+            Profile::File => std::thread::available_parallelism().map_or(1, usize::from),
+            _ => MOST,
+        };
+        let _ = self.token.set((token, lanes.min(most).min(MOST)));
     }
 
     /// Takes over connections from the parent, until the control socket ends. An error says that an operation hangs, and
@@ -139,12 +148,11 @@ impl DirectClients {
     /// All threads listen on a shared connection. Another one goes to the thread that has the fewest.
     fn admit(&self, connection: UnixStream, terms: &Terms) -> io::Result<()> {
         let token = self.token.get();
-        let token = token.ok_or_else(|| io::Error::other("the token is not open yet"))?;
-        let most = (token.info().lanes.max(1) as usize).min(MOST);
+        let (token, most) = token.ok_or_else(|| io::Error::other("the token is not open yet"))?;
         let mut threads = self.threads.lock();
         let is_idle = |serving: &Serving| serving.direct.at_home() == 0;
         while threads.is_empty()
-            || threads.len() < most && (terms.shared || !threads.iter().any(is_idle))
+            || threads.len() < *most && (terms.shared || !threads.iter().any(is_idle))
         {
             let serving = self.start(threads.len(), token)?;
             threads.push(serving);

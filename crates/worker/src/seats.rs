@@ -15,6 +15,9 @@ use hsmux_pool::{Care, Connector, Seat};
 /// Operations that one worker runs at once, unless the configuration says how many.
 const SESSIONS: u32 = 4;
 
+/// The same of a software token: its operations wait for processors, which others use as well.
+const SOFTWARE_SESSIONS: u32 = 8;
+
 /// The seats of all members for a program that has the pool itself. `worker` is the executable that is started as
 /// worker process, with the one argument `worker`.
 pub fn seats(config: &Config, worker: &Path) -> Vec<Seat> {
@@ -96,11 +99,7 @@ fn seats_with(
 /// Operations that one worker of a member runs at once.
 fn sessions(member: &Member) -> u32 {
     let usual = || match Profile::of_module(&member.module) {
-        // It computes on this host's processors: more operations than these only wait for each other's locks.
-        Profile::File => {
-            let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-            (cpus as u32).clamp(2, SESSIONS)
-        }
+        Profile::File => SOFTWARE_SESSIONS,
         _ => SESSIONS,
     };
     member.sessions.unwrap_or_else(usual)
@@ -310,15 +309,14 @@ mod tests {
     }
 
     #[test]
-    fn a_software_token_has_no_more_sessions_than_processors() {
+    fn a_software_token_has_more_sessions_than_a_device() {
         let of = |module: &str, more: &str| {
             let text = TWO.replace("/vendor.so", module);
             let text = text.replace("uri =", &format!("{more}\nuri ="));
             let config = hsmux_config::parse(Path::new("/etc/hsmux/hsmux.toml"), &text).unwrap();
             sessions(&config.tokens[0])
         };
-        let cpus = std::thread::available_parallelism().unwrap().get() as u32;
-        assert_eq!(of("/libsofthsm2.so", ""), cpus.clamp(2, 4));
+        assert_eq!(of("/libsofthsm2.so", ""), 8);
         assert_eq!(of("/libsofthsm2.so", "sessions = 9"), 9);
         assert_eq!(of("/vendor.so", ""), 4);
     }

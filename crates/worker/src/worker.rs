@@ -157,12 +157,13 @@ fn serve_token(orders: Orders<Options>, clients: &DirectClients) {
         mut lanes,
     } = orders;
     let reporter = Reporter::install(control);
+    let module = order.module.clone();
     let token = match ModuleToken::open(order) {
         Ok(token) => token,
         Err(error) => return reporter.answer(&Answer::Failed(error)),
     };
     // Before the parent knows that it may hand connections over.
-    clients.open(Arc::clone(&token) as Arc<dyn Token>);
+    clients.open(Arc::clone(&token) as Arc<dyn Token>, &module);
     let info = token.info();
     lanes.truncate(info.lanes.max(1) as usize + 1);
     reporter.answer(&Answer::Started((*info).clone()));

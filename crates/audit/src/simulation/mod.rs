@@ -24,26 +24,7 @@ const STEPS: u64 = 5_000;
 /// `make simulate CRATE=audit STEPS=10000000 SEED=1` takes more of them.
 #[test]
 fn nothing_is_answered_before_its_line_is_on_the_trail() {
-    let number = |name: &str, usual: u64| {
-        let value = std::env::var(name).ok();
-        value.and_then(|value| value.parse().ok()).unwrap_or(usual)
-    };
-    let (steps, first) = (number("STEPS", 3 * STEPS), number("SEED", 0));
-    let begun = Instant::now();
-    let mut taken = 0;
-    let mut told = 0;
-    for seed in first.. {
-        if taken >= steps {
-            break;
-        }
-        taken += TrailRun::new(seed).go(STEPS).0;
-        if taken / 1_000_000 > told || taken >= steps {
-            told = taken / 1_000_000;
-            let minutes = begun.elapsed().as_secs_f64() / 60.0;
-            let rate = taken as f64 / minutes / 1e6;
-            println!("{taken} steps, seeds {first} to {seed}: {rate:.2} million a minute");
-        }
-    }
+    hsmux_token::fake::run_seeds(3 * STEPS, |seed| TrailRun::new(seed).go(STEPS).0);
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub(super) const TOKEN: Section = Section {
         key(
             "sessions",
             "4",
-            "4 (for SoftHSM no more than CPUs, but 2 at least); 64 of a node",
+            "4; 8 of SoftHSM; 64 of a node",
             "Operations that one worker runs at once, each in a session of the token. A worker opens further sessions: one for session objects, one for copies of keys in use, up to four for AES-CBC of many callers, and up to four for prepared signatures. For a node: the maximum number of operations at once, up to what its tokens run.",
         ),
         key(

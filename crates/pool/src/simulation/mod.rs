@@ -28,26 +28,7 @@ const STEPS: u64 = 20_000;
 /// `make simulate STEPS=100000000 SEED=1` takes more of them.
 #[test]
 fn the_invariants_hold_while_tokens_fail() {
-    let number = |name: &str, usual: u64| {
-        let value = std::env::var(name).ok();
-        value.and_then(|value| value.parse().ok()).unwrap_or(usual)
-    };
-    let (steps, first) = (number("STEPS", 10 * STEPS), number("SEED", 0));
-    let begun = std::time::Instant::now();
-    let mut taken = 0;
-    let mut told = 0;
-    for seed in first.. {
-        if taken >= steps {
-            break;
-        }
-        taken += Run::new(seed).go(STEPS).0;
-        if taken / 5_000_000 > told || taken >= steps {
-            told = taken / 5_000_000;
-            let minutes = begun.elapsed().as_secs_f64() / 60.0;
-            let rate = taken as f64 / minutes / 1e6;
-            println!("{taken} steps, seeds {first} to {seed}: {rate:.2} million a minute");
-        }
-    }
+    hsmux_token::fake::run_seeds(10 * STEPS, |seed| Run::new(seed).go(STEPS).0);
 }
 
 #[test]

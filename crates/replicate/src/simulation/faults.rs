@@ -3,7 +3,7 @@
 use hsmux_token::ck::*;
 use hsmux_token::{Error, Kind, Outcome, Result};
 
-use super::plan::SimulationPlan;
+use super::plan::SeedPlan;
 use super::world::WorldState;
 use hsmux_token::fake::Random;
 
@@ -38,7 +38,7 @@ const OF_REQUEST: [u64; 3] = [
 
 impl WorldState {
     /// What becomes of an operation of a token.
-    pub fn fault_of_operation(&mut self, plan: &SimulationPlan, call: &str) -> StepFault {
+    pub fn fault_of_operation(&mut self, plan: &SeedPlan, call: &str) -> StepFault {
         let random = &mut self.random;
         if self.is_calm {
             return StepFault::None;
@@ -55,7 +55,7 @@ impl WorldState {
     }
 
     /// What becomes of a line of the journal.
-    pub fn fault_of_line(&mut self, plan: &SimulationPlan) -> StepFault {
+    pub fn fault_of_line(&mut self, plan: &SeedPlan) -> StepFault {
         if self.is_calm {
             return StepFault::None;
         }

@@ -11,14 +11,14 @@ thread_local! {
 }
 
 /// This thread runs a simulation, until the answer is dropped.
-pub(super) fn enter(world: &Arc<ChangeWorld>) -> Here {
+pub(super) fn enter(world: &Arc<ChangeWorld>) -> EnteredWorld {
     HERE.set(Some(Arc::clone(world)));
-    Here
+    EnteredWorld
 }
 
-pub(super) struct Here;
+pub(super) struct EnteredWorld;
 
-impl Drop for Here {
+impl Drop for EnteredWorld {
     fn drop(&mut self) {
         HERE.set(None);
     }

@@ -29,25 +29,7 @@ const STEPS: u64 = 4_000;
 /// `make simulate CRATE=replicate STEPS=10000000 SEED=1` takes more of them.
 #[test]
 fn a_change_reaches_enough_members_or_none() {
-    let number = |name: &str, usual: u64| {
-        let value = std::env::var(name).ok();
-        value.and_then(|value| value.parse().ok()).unwrap_or(usual)
-    };
-    let (steps, first) = (number("STEPS", 10 * STEPS), number("SEED", 0));
-    let begun = std::time::Instant::now();
-    let (mut taken, mut told) = (0, 0);
-    for seed in first.. {
-        if taken >= steps {
-            break;
-        }
-        taken += ChangeRun::new(seed).go(STEPS).0;
-        if taken / 1_000_000 > told || taken >= steps {
-            told = taken / 1_000_000;
-            let minutes = begun.elapsed().as_secs_f64() / 60.0;
-            let rate = taken as f64 / minutes / 1e6;
-            println!("{taken} steps, seeds {first} to {seed}: {rate:.2} million a minute");
-        }
-    }
+    hsmux_token::fake::run_seeds(10 * STEPS, |seed| ChangeRun::new(seed).go(STEPS).0);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use hsmux_token::fake::Random;
 
-pub(super) struct SimulationPlan {
+pub(super) struct SeedPlan {
     pub tokens: Vec<TokenPlan>,
     /// `[pool] replicas`.
     pub replicas: usize,
@@ -32,7 +32,7 @@ pub(super) struct TokenPlan {
     pub hashes: bool,
 }
 
-impl SimulationPlan {
+impl SeedPlan {
     pub fn new(seed: u64) -> Self {
         let random = &mut Random::new(seed ^ 0x5eed);
         let members = 2 + random.below(4);

@@ -14,7 +14,7 @@ use super::change::{Change, Names};
 use super::clients;
 use super::expected::{Expected, Presence};
 use super::facts::Facts;
-use super::hooks::{Here, enter};
+use super::hooks::{EnteredWorld, enter};
 use super::invariants;
 use super::pool::SimulatedPool;
 use super::world::{ChangeWorld, Death};
@@ -25,7 +25,7 @@ const LONG: Duration = Duration::from_secs(86_400);
 
 pub(super) struct ChangeRun {
     /// Before the coordinator: what that does at its end is no step.
-    _here: Here,
+    _here: EnteredWorld,
     pub(super) coordinator: Option<Coordinator>,
     pub(super) pool: SimulatedPool,
     pub(super) world: Arc<ChangeWorld>,

@@ -11,7 +11,7 @@ use hsmux_token::{Error, Kind, Operation, Outcome, Result, Scope, TokenInfo};
 
 use super::disk::Disk;
 use super::faults::{StepFault, word};
-use super::plan::SimulationPlan;
+use super::plan::SeedPlan;
 use super::token_model::TokenModel;
 use hsmux_token::fake::Random;
 
@@ -19,7 +19,7 @@ use hsmux_token::fake::Random;
 pub(super) struct Death;
 
 pub(super) struct ChangeWorld {
-    pub plan: SimulationPlan,
+    pub plan: SeedPlan,
     seed: u64,
     /// `TRACE` is set: events are printed.
     is_told: bool,
@@ -65,7 +65,7 @@ impl Failures {
 
 impl ChangeWorld {
     pub fn new(seed: u64, folder: PathBuf) -> Arc<Self> {
-        let plan = SimulationPlan::new(seed);
+        let plan = SeedPlan::new(seed);
         let tokens = plan.tokens.iter().enumerate();
         let tokens = tokens.map(|(number, plan)| TokenModel::new(number, plan));
         Arc::new(Self {

@@ -11,6 +11,7 @@
 
 mod builder;
 mod random;
+mod seeds;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use crate::{
 
 pub use builder::Builder;
 pub use random::Random;
+pub use seeds::run_seeds;
 
 /// What a token answers to an operation.
 pub type Answer = dyn Fn(&Operation) -> Result<Outcome> + Send + Sync;
