@@ -1,7 +1,5 @@
 //! Operations that create, change, read or delete objects.
 
-use std::collections::BTreeMap;
-
 use hsmux_token::ck::{CKA_CLASS, CKA_ID, CKA_TOKEN};
 use hsmux_token::{
     Attributes, Class, Error, Kind, Made, ObjectId, ObjectRef, Operation, Outcome, Result,
@@ -52,8 +50,15 @@ impl ModuleToken {
             } => library.unwrap(session, mechanism, handle, wrapped, template)?,
             Operation::Create { template, .. } => library.create(session, template)?,
             Operation::Copy { template, .. } => library.copy(session, handle, template)?,
-            Operation::Read { .. } => {
-                return self.named(session, &[handle], Values::Shown);
+            Operation::Read { object } => {
+                let read = self.named(session, &[handle], Values::Shown)?;
+                // Once: another object may get its old name.
+                if let ObjectRef::Token(id) = object
+                    && !self.is_called(&read, *id)
+                {
+                    self.handles.remove(id);
+                }
+                return Ok(read);
             }
             Operation::SetAttributes { object, template } => {
                 library.set_attributes(session, handle, template)?;
@@ -88,13 +93,30 @@ impl ModuleToken {
 
     /// Fails for an object that has got another name, also by another process: the one to destroy is not there.
     fn is_still(&self, session: Session, handle: Handle, id: ObjectId) -> Result<()> {
-        // One that cannot be read can be destroyed.
-        if self.named(session, &[handle], Values::Never).is_ok()
-            && self.handles.get(&id) != Some(handle)
-        {
-            return Err(not_there(&id));
+        match self.named(session, &[handle], Values::Never) {
+            Ok(read) if !self.is_called(&read, id) => {
+                self.handles.remove(&id);
+                Err(not_there(&id))
+            }
+            // One that cannot be read can be destroyed.
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    /// True if an object that was read has this name. A private key whose public half is gone has no name of its own, and
+    /// keeps the one that it is known by.
+    fn is_called(&self, read: &Outcome, id: ObjectId) -> bool {
+        let Outcome::Objects(objects) = read else {
+            return false;
+        };
+        objects.iter().map(|made| &made.object).any(|object| {
+            let is_nameless = || {
+                object.id.class == Class::PRIVATE_KEY
+                    && hsmux_software::unchecked_kind(&object.attributes).is_none()
+                    && object.id == hsmux_software::unidentified(&self.identity, &object.attributes)
+            };
+            object.id == id || is_nameless()
+        })
     }
 
     /// SoftHSM loses a key that another process has added if it writes before it has searched: a search prevents that.
@@ -130,18 +152,11 @@ impl ModuleToken {
         let others = self.kin(&all);
         all.extend(others);
         let named = hsmux_software::identify(&self.identity, all);
-        let (mut of_token, mut called) = (Vec::new(), BTreeMap::new());
+        let mut of_token = Vec::new();
         let made = handles.iter().zip(named).map(|(&handle, object)| {
             let session = object.attributes.flag(CKA_TOKEN) != Some(true);
             if !session {
                 of_token.push((object.id, handle));
-                // A private key whose public half is gone has no name of its own, and keeps the one it is known by.
-                if object.id.class != Class::PRIVATE_KEY
-                    || hsmux_software::unchecked_kind(&object.attributes).is_some()
-                    || object.id != hsmux_software::unidentified(&self.identity, &object.attributes)
-                {
-                    called.insert(handle, object.id);
-                }
                 self.object_cache
                     .insert(handle, object.clone().without_secrets());
             }
@@ -152,12 +167,6 @@ impl ModuleToken {
         });
         let made: Vec<Made> = made.collect();
         self.handles.insert_all(&of_token);
-        if !called.is_empty() {
-            // Another object may get an old name.
-            let is_old =
-                |id: &ObjectId, handle: &Handle| called.get(handle).is_some_and(|name| name != id);
-            self.handles.take(is_old);
-        }
         Ok(Outcome::Objects(made))
     }
 

@@ -49,21 +49,11 @@ impl Coordinator {
         let done = results.iter().filter(|(_, result)| result.is_ok()).count();
         if done < plan.need && !(plan.is_final() && may_be_done(plan, &results)) {
             let error = too_few_did(call, plan.need, &results);
-            if plan.is_final() {
-                let (why, untouched) = (error.to_string(), Vec::new());
-                self.journal.decide_deletion(JournalRecord::Undone {
-                    change,
-                    why,
-                    untouched,
-                })?;
-                return Err(error);
-            }
             self.take_back(change, members, roster, untouched(plan, &results), &error)?;
             return Err(error);
         }
         if plan.is_final() {
-            self.journal
-                .decide_deletion(JournalRecord::Commit { change })?;
+            self.journal.commit_deletion(change)?;
         } else if let Err(error) = self
             .journal
             .append(JournalRecord::Commit { change }, SyncPolicy::Now)

@@ -205,6 +205,9 @@ fn holders(roster: &Roster, id: ObjectId) -> Result<Vec<(&PresentMember, Object)
             holders.push((present, object));
         }
     }
+    if holders.is_empty() && !roster.aside.is_empty() {
+        return Err(roster.too_few_now(0, 1));
+    }
     if holders.is_empty() {
         return Err(Error::request(
             Kind::UnknownObject,

@@ -108,7 +108,7 @@ impl Roster {
     }
 
     /// The error of a change for which members would be needed that are aside.
-    fn too_few_now(&self, able: usize, need: usize) -> Error {
+    pub fn too_few_now(&self, able: usize, need: usize) -> Error {
         let names: Vec<_> = self.aside.iter().map(|p| p.name.as_str()).collect();
         too_few(format!(
             "{able} members can do it now, and {need} are needed. These still owe an earlier change of the same object: \
@@ -139,7 +139,13 @@ impl Roster {
     /// Those that do it later: name, and serial number if it is known.
     pub fn later(&self) -> impl Iterator<Item = (&String, Option<&String>)> {
         let aside = self.aside.iter().map(|p| (&p.name, Some(&p.serial)));
+        // A token that has moved is here by another name.
+        let is_here = |serial: &String| {
+            let mut here = self.here.iter().chain(&self.aside);
+            here.any(|present| present.serial == *serial)
+        };
         let away = self.away.iter();
+        let away = away.filter(move |(_, serial)| !serial.as_ref().is_some_and(is_here));
         aside.chain(away.map(|(name, serial)| (name, serial.as_ref())))
     }
 

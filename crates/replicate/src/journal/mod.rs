@@ -166,13 +166,13 @@ impl Journal {
         self.writer.lock().append(&self.path, record, sync)
     }
 
-    /// Decides a deletion. If that cannot be written now, it is with the next record.
-    pub fn decide_deletion(&self, record: JournalRecord) -> Result<()> {
+    /// Finishes a deletion. Its Intent has decided that already, so Commit can also be written with the next record.
+    pub fn commit_deletion(&self, change: u64) -> Result<()> {
         let mut writer = self.writer.lock();
-        let mut line = Vec::new();
+        let (mut line, record) = (Vec::new(), JournalRecord::Commit { change });
         add_line(&mut line, &record, &self.path)?;
         if let Err(error) = writer.write(&self.path, &line, SyncPolicy::Now) {
-            tracing::error!(%error, "a deletion is noted later");
+            tracing::error!(%error, change, "the deletion is noted later");
             writer.unwritten.extend(line);
         }
         writer.state.add(record);

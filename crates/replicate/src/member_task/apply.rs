@@ -163,7 +163,11 @@ fn confirm(access: TokenAccess, made: &Made, check_value: &[u8]) -> Result<Made>
         template: Attributes::default().with(CKA_CHECK_VALUE, check_value.to_vec()),
     });
     match set {
-        Ok(_) => access.make(&Operation::Read { object }),
+        Ok(_) => match access.make(&Operation::Read { object }) {
+            // Somebody has read the token meanwhile, which knows it by its new name only.
+            Err(error) if token_access::is_absent(&error) => Ok(made.clone()),
+            read => read,
+        },
         // It shows its own, or none: then the name tells.
         Err(error)
             if matches!(

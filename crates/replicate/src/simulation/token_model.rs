@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use hsmux_software::{digest, identify, prehashed_input, unidentified};
+use hsmux_software::{digest, identify, prehashed_input};
 use hsmux_token::ck::*;
 use hsmux_token::{
     Attributes, Error, Hash, Kind, Made, Mechanism, MechanismInfo, Object, ObjectId, ObjectRef,
@@ -186,16 +186,23 @@ impl TokenModel {
                 let attributes = crate::template::over(&model.object.attributes, template);
                 vec![self.add(attributes, model.secret)]
             }
-            Operation::Read { object } => vec![self.find(object)?],
+            Operation::Read { object } => {
+                let handle = self.find(object)?;
+                if let ObjectRef::Token(id) = object
+                    && self.objects[&handle].object.id != *id
+                {
+                    self.handles.remove(id);
+                }
+                vec![handle]
+            }
             Operation::Destroy { object } => {
                 let handle = self.find(object)?;
                 if let ObjectRef::Token(id) = object
-                    && !self.read.contains(&handle)
+                    && self.objects[&handle].object.id != *id
                 {
                     self.made(&[handle]);
-                    if self.handles.get(id) != Some(&handle) {
-                        return Err(not_there(*id));
-                    }
+                    self.handles.remove(id);
+                    return Err(not_there(*id));
                 }
                 self.objects.remove(&handle);
                 if let ObjectRef::Token(id) = object {
@@ -251,9 +258,6 @@ impl TokenModel {
             let is_of_token = stored.is_of_token();
             if is_of_token {
                 let id = stored.object.id;
-                if id != unidentified(&self.serial, &stored.object.attributes) {
-                    self.handles.retain(|_, of| of != handle);
-                }
                 self.handles.insert(id, *handle);
                 self.read.insert(*handle);
             }
@@ -289,7 +293,8 @@ impl TokenModel {
         let new = of_token.map(|(handle, _)| *handle);
         let new: Vec<u64> = new.filter(|handle| !self.read.contains(handle)).collect();
         self.made(&new);
-        if let Some(handle) = self.handles.get(id) {
+        let is_known = |handle: &&u64| self.objects.contains_key(handle);
+        if let Some(handle) = self.handles.get(id).filter(is_known) {
             return Ok(*handle);
         }
         self.read_all();
