@@ -190,9 +190,11 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Takes back what was done, but not on members that are `untouched`; what cannot be now, is when the member is there again. An error says that the journal
-    /// could not be written: its lines may say that enough members have it, so nothing is taken back before they say
-    /// otherwise. The next change or start decides.
+    /// Takes back what was done. Members that are `untouched` have done nothing. Others that cannot take it back now do so
+    /// when they are there again.
+    ///
+    /// An error says that the journal could not be written. Its lines may then say that enough members have it, so nothing
+    /// is taken back: the next change or start decides.
     pub(super) fn take_back(
         &self,
         change: u64,

@@ -5,6 +5,7 @@
 //! that is away *owes* its part of that.
 
 mod debts;
+mod maps;
 mod record;
 mod state;
 
