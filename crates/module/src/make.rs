@@ -103,19 +103,14 @@ impl ModuleToken {
         }
     }
 
-    /// True if an object that was read has this name. A private key whose public half is gone has no name of its own, and
-    /// keeps the one that it is known by.
+    /// True if an object that was read has this name.
     fn is_called(&self, read: &Outcome, id: ObjectId) -> bool {
         let Outcome::Objects(objects) = read else {
             return false;
         };
-        objects.iter().map(|made| &made.object).any(|object| {
-            let is_nameless = || {
-                object.id.class == Class::PRIVATE_KEY
-                    && hsmux_software::unchecked_kind(&object.attributes).is_none()
-                    && object.id == hsmux_software::unidentified(&self.identity, &object.attributes)
-            };
-            object.id == id || is_nameless()
+        let mut objects = objects.iter().map(|made| &made.object);
+        objects.any(|object| {
+            object.id == id || hsmux_software::lacks_public_half(&self.identity, object)
         })
     }
 
@@ -165,7 +160,7 @@ impl ModuleToken {
                 object,
             }
         });
-        let made: Vec<Made> = made.collect();
+        let made = made.collect();
         self.handles.insert_all(&of_token);
         Ok(Outcome::Objects(made))
     }

@@ -1,7 +1,7 @@
 //! One token while something is done on it: operations with a deadline, and session objects that go again.
 
 use hsmux_token::{
-    Attributes, Blob, Class, Error, Kind, Made, Mechanism, Object, ObjectId, ObjectRef, Operation,
+    Attributes, Blob, Error, Kind, Made, Mechanism, Object, ObjectId, ObjectRef, Operation,
     Outcome, Result, Token, Verb, ck,
 };
 use std::time::{Duration, Instant};
@@ -97,10 +97,7 @@ impl<'a> TokenAccess<'a> {
             Ok(Made { mut object, .. }) => {
                 // A private key whose public half is gone is still known by its name.
                 let identity = self.token.info().identity(self.name);
-                if id.class == Class::PRIVATE_KEY
-                    && hsmux_software::unchecked_kind(&object.attributes).is_none()
-                    && object.id == hsmux_software::unidentified(&identity, &object.attributes)
-                {
+                if hsmux_software::lacks_public_half(&identity, &object) {
                     object.id = id;
                 }
                 Ok(Some(object))

@@ -123,6 +123,13 @@ fn name(attributes: &Attributes, key: Option<&PublicKey>) -> Option<ObjectId> {
     }
 }
 
+/// True for a private key that is named by its public half, which is not known now: it keeps the name that it is known by.
+pub fn lacks_public_half(serial: &str, object: &Object) -> bool {
+    object.id.class == Class::PRIVATE_KEY
+        && unchecked_kind(&object.attributes).is_none()
+        && object.id == unidentified(serial, &object.attributes)
+}
+
 /// The name of an object that only its own token can name.
 pub fn unidentified(serial: &str, attributes: &Attributes) -> ObjectId {
     let class = class(attributes);

@@ -21,7 +21,7 @@ mod unchecked_keys;
 
 pub use curve::Agreement;
 pub use hash::{Hasher, digest};
-pub use identify::{identify, unidentified};
+pub use identify::{identify, lacks_public_half, unidentified};
 pub use key::{PublicKey, PublicValues};
 pub use prehash::{prehash, prehashed_input};
 pub use spec::{CURVES, KeyCurve, KeySpec, refuses_template, with_default_uses};
