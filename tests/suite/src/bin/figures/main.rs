@@ -111,7 +111,7 @@ const PARTS: &[Part] = &[
         page.compared(channel::without_delay(effort))
     }),
     ("footprint", |effort, page| {
-        page.counted("The daemon itself", footprint::footprint(effort))
+        page.counted("The daemon and its workers", footprint::footprint(effort))
     }),
     ("broker-churn-standin", |effort, page| {
         page.compared(broker::over_the_stand_in(effort))
@@ -225,6 +225,11 @@ impl FigureOptions {
             eprintln!("part {} of {}: {name}", number + 1, wanted.len());
             if let Err(error) = part(self.effort, &mut page) {
                 page.lost(name, &error);
+            }
+            // All parts take two hours: an interruption loses only the current one.
+            page.coming = wanted[number + 1..].iter().map(|(name, _)| *name).collect();
+            if let Some(file) = &self.file {
+                page.write(file);
             }
         }
         page.finish(self.file.as_deref());

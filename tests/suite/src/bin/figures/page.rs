@@ -1,7 +1,7 @@
 //! The results, on the screen and as a page with its data.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hsmux_bench::Machine;
 use hsmux_bench::compare::{Bound, CompareReport, Figure};
@@ -18,6 +18,8 @@ pub struct Page {
     facts: Vec<Fact>,
     /// Parts that could not be measured, with their errors.
     lost: Vec<String>,
+    /// Parts that were not measured yet.
+    pub coming: Vec<&'static str>,
 }
 
 impl Page {
@@ -28,6 +30,7 @@ impl Page {
             comparisons: Vec::new(),
             facts: Vec::new(),
             lost: Vec::new(),
+            coming: Vec::new(),
         }
     }
 
@@ -66,18 +69,22 @@ impl Page {
     /// Whether everything was measured and every goal reached.
     pub fn reached(&self) -> bool {
         let compared = self.comparisons.iter().all(CompareReport::reached);
-        compared && self.facts.iter().all(Fact::reached) && self.lost.is_empty()
+        let complete = self.lost.is_empty() && self.coming.is_empty();
+        compared && self.facts.iter().all(Fact::reached) && complete
     }
 
-    /// Prints the result, and writes `file`.md and `file`.json.
+    /// Prints the result, and the names of the files that [`Self::write`] wrote.
     pub fn finish(&self, file: Option<&Path>) {
         println!("{}", self.verdict());
-        let Some(file) = file else { return };
+        let written = file.into_iter().flat_map(files);
+        written.for_each(|file| println!("{}", file.display()));
+    }
+
+    /// Writes `file`.md and `file`.json.
+    pub fn write(&self, file: &Path) {
         let json = serde_json::to_string_pretty(self).expect("JSON of plain data");
-        for (extension, text) in [("md", self.markdown()), ("json", json + "\n")] {
-            let file = file.with_extension(extension);
+        for (file, text) in files(file).into_iter().zip([self.markdown(), json + "\n"]) {
             std::fs::write(&file, text).expect("write the figures");
-            println!("{}", file.display());
         }
     }
 
@@ -115,11 +122,20 @@ impl Page {
         for lost in &self.lost {
             write!(page, "\n{lost}\n").expect("a string");
         }
+        if !self.coming.is_empty() {
+            let coming = self.coming.join(", ");
+            write!(page, "\nNot measured yet: {coming}.\n").expect("a string");
+        }
         for report in &self.comparisons {
             write!(page, "\n```text\n{report}```\n").expect("a string");
         }
         page
     }
+}
+
+/// The page and its data.
+fn files(file: &Path) -> [PathBuf; 2] {
+    ["md", "json"].map(|extension| file.with_extension(extension))
 }
 
 fn row(figure: &Figure) -> [String; 5] {
