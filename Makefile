@@ -10,7 +10,7 @@ LAB     ?= yes
 production = -p hsmux-cli -p hsmux-pkcs11
 programs = $(production) -p hsmux-lab
 
-.PHONY: help build test demo bench attacks cluster fuzz simulate judges tsan docs advisories sbom reproduce install uninstall clean lint
+.PHONY: help build test demo bench attacks cluster fuzz interleavings simulate judges tsan docs advisories sbom reproduce install uninstall clean lint
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -54,6 +54,9 @@ simulate: ## The pool in a simulation (STEPS=100000000 SEED=1 TRACE=1); CRATE=re
 	STEPS=$(or $(STEPS),10000000) SEED=$(or $(SEED),1) cargo test --release --locked -p hsmux-$(or $(CRATE),pool) --lib -- \
 		--nocapture simulation::the_invariants_hold_while_tokens_fail simulation::a_change_reaches_enough_members_or_none \
 		simulation::nothing_is_answered_before_its_line_is_on_the_trail
+
+interleavings: ## Code that threads share, in many orders of its threads (shuttle)
+	scripts/interleavings.sh
 
 fuzz: ## Fuzz targets with the address sanitizer, by a nightly toolchain (TIME=seconds or RUNS=n for each, TARGET=name)
 	scripts/deps.sh fuzz

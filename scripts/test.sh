@@ -46,6 +46,10 @@ tests() {
     cargo test --workspace --locked --no-fail-fast 2>&1 | tee "$log"
 }
 
+orders_of_threads() {
+    scripts/interleavings.sh 2>&1 | tee -a "$log"
+}
+
 # From the log: for each failed target a line with the command that repeats it, and the names of its failed tests.
 # The command builds the whole workspace: a single package has other features of its dependencies.
 failures() {
@@ -81,6 +85,7 @@ step "Build" cargo build --workspace --locked --quiet --lib --bins --tests
 result=0
 step "Tests" tests || result=$?
 if [ "$result" -ne 0 ] && step "Tests that failed, once more" again; then result=0; fi
+step "Orders of threads" orders_of_threads || result=$?
 
 # Once more near the end, because whoever reads a long log begins there: what each failed test said.
 if [ "$result" -ne 0 ]; then

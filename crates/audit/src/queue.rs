@@ -1,12 +1,15 @@
 //! The queue between the callers and the writer.
 
+#[cfg(all(test, shuttle))]
+mod interleavings;
+
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant, SystemTime};
 
+use hsmux_token::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use hsmux_token::sync::{Condvar, Mutex, MutexGuard};
 use hsmux_token::{Error, Result};
-use parking_lot::{Condvar, Mutex};
 
 use crate::clock;
 use crate::event::Event;
@@ -180,7 +183,7 @@ impl Queue {
         self.rouse(inner);
     }
 
-    fn rouse(&self, mut inner: parking_lot::MutexGuard<'_, QueueState>) {
+    fn rouse(&self, mut inner: MutexGuard<'_, QueueState>) {
         let wake = inner.urgent || inner.asleep;
         inner.asleep = false;
         drop(inner);

@@ -3,15 +3,15 @@
 use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use hsmux_audit::{Event, Recorder, not_admitted};
 use hsmux_config::Config;
+use hsmux_token::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use hsmux_token::sync::{Condvar, Mutex};
 use hsmux_token::{Error, Kind, Result};
 use hsmux_wire::{RecordKind, ServiceLink};
-use parking_lot::{Condvar, Mutex};
 
 use crate::Daemon;
 
@@ -123,13 +123,6 @@ impl LinkRecorder {
             let _ = sender.join();
         }
     }
-
-    fn wait_for(&self, event: &Event, kind: fn(u64) -> RecordKind) -> Result<()> {
-        let until = Instant::now() + ANSWER_WITHIN;
-        let number = self.state.reserve(until)?;
-        self.state.put(event, kind(number));
-        self.state.answer(number, until)
-    }
 }
 
 impl Recorder for LinkRecorder {
@@ -155,11 +148,11 @@ impl Recorder for LinkRecorder {
     }
 
     fn announce(&self, event: Event) -> Result<()> {
-        self.wait_for(&event, RecordKind::Announce)
+        self.state.put_and_wait(&event, RecordKind::Announce)
     }
 
     fn commit(&self, event: Event) -> Result<()> {
-        self.wait_for(&event, RecordKind::Commit)
+        self.state.put_and_wait(&event, RecordKind::Commit)
     }
 }
 
@@ -254,6 +247,14 @@ impl RecorderState {
         self.queued.notify_one();
     }
 
+    /// Adds an event, and waits for the daemon's result.
+    fn put_and_wait(&self, event: &Event, kind: fn(u64) -> RecordKind) -> Result<()> {
+        let until = Instant::now() + ANSWER_WITHIN;
+        let number = self.reserve(until)?;
+        self.put(event, kind(number));
+        self.answer(number, until)
+    }
+
     /// Sends events until the end.
     fn send(&self, link: &ServiceLink) {
         while let Some(event) = self.next() {
@@ -325,7 +326,7 @@ impl RecorderState {
             self.queued.notify_all();
         }
         while queue.stage == Stage::Closing && (queue.is_sending || !queue.events.is_empty()) {
-            if self.sent.wait_until(&mut queue, until).timed_out() {
+            if self.sent.wait_until(&mut queue, until) {
                 return;
             }
         }
@@ -335,7 +336,7 @@ impl RecorderState {
     fn reserve(&self, until: Instant) -> Result<u64> {
         let mut answers = self.answers.lock();
         while !answers.has_ended && answers.results.len() >= ServiceLink::MOST_UNRECORDED {
-            if self.answered.wait_until(&mut answers, until).timed_out() {
+            if self.answered.wait_until(&mut answers, until) {
                 return Err(unanswered());
             }
         }
@@ -359,7 +360,7 @@ impl RecorderState {
                 answers.results.remove(&number);
                 return Err(unrecorded("the daemon or this service has ended"));
             }
-            if self.answered.wait_until(&mut answers, until).timed_out() {
+            if self.answered.wait_until(&mut answers, until) {
                 answers.results.remove(&number);
                 self.answered.notify_all();
                 return Err(unanswered());
@@ -385,5 +386,7 @@ fn unrecorded(why: &str) -> Error {
     Error::pool(Kind::Environment, message)
 }
 
+#[cfg(all(test, shuttle))]
+mod interleavings;
 #[cfg(test)]
 mod tests;

@@ -1,11 +1,11 @@
 //! Memory budget of a user's connections. A connection that needs more than is left is paused until there is room.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use hsmux_token::sync::Mutex;
+use hsmux_token::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::frame::MAX_FRAME;
 
@@ -287,5 +287,7 @@ impl Drop for Charge {
     }
 }
 
+#[cfg(all(test, shuttle))]
+mod interleavings;
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,11 @@
 //! Lines that wait, and the thread that takes them.
 
+#[cfg(all(test, shuttle))]
+mod interleavings;
+
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use hsmux_token::sync::{Condvar, Mutex, MutexGuard};
 
 use super::output::Output;
 
@@ -105,7 +108,7 @@ impl LineQueue {
         let mut state = self.state.lock();
         state.is_closed = true;
         self.woken.notify_one();
-        while state.has_thread && !self.ended.wait_until(&mut state, until).timed_out() {}
+        while state.has_thread && !self.ended.wait_until(&mut state, until) {}
     }
 
     /// Writes all lines until the queue is closed, and those before that.
@@ -132,6 +135,11 @@ impl LineQueue {
             refusals.add(self.service, batch.refused);
         }
         refusals.report(self.service);
+        self.end();
+    }
+
+    /// The thread ends.
+    fn end(&self) {
         self.state.lock().has_thread = false;
         self.ended.notify_all();
     }
@@ -142,7 +150,7 @@ impl LineQueue {
         while state.is_idle() && !state.is_closed {
             match due {
                 None => self.woken.wait(&mut state),
-                Some(due) if self.woken.wait_until(&mut state, due).timed_out() => break,
+                Some(due) if self.woken.wait_until(&mut state, due) => break,
                 Some(_) => {}
             }
         }
@@ -160,7 +168,7 @@ impl LineQueue {
     fn gather(&self, state: &mut MutexGuard<'_, QueueState>) {
         let until = Instant::now() + GATHER;
         while !state.is_closed && !state.lines.is_empty() {
-            if self.woken.wait_until(state, until).timed_out() {
+            if self.woken.wait_until(state, until) {
                 return;
             }
         }

@@ -3,42 +3,69 @@
 //! They are the standard library's, without poison. A parking lot's are smaller and as fast, but keep
 //! ONE table of parked threads for the whole process: in a fork's child it still names the parent's
 //! threads, whose memory the child's own threads are given, and who parks there writes into it.
+//!
+//! With `--cfg shuttle` they are [shuttle](https://docs.rs/shuttle)'s, which tries orders of threads
+//! (`docs/internals/simulation.md`).
 
+#[cfg(all(test, shuttle))]
+mod interleavings;
 mod turn;
 
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{self, PoisonError, TryLockError};
+#[cfg(not(shuttle))]
+use std::sync as base;
 use std::time::Instant;
 
-pub use std::sync::{RwLockReadGuard, RwLockWriteGuard};
+#[cfg(shuttle)]
+pub use shuttle;
+#[cfg(shuttle)]
+use shuttle::sync as base;
+
+use base::atomic::{AtomicUsize, Ordering};
+use base::{PoisonError, TryLockError};
+
+pub use base::{RwLockReadGuard, RwLockWriteGuard, atomic};
 pub use turn::{SharedTurn, Turn, TurnGuard};
+
+/// Runs `test` in many orders of its threads: `orders` times any of them, and as often one in which threads are
+/// interrupted at three places only, which finds what needs a long time at one place.
+#[cfg(shuttle)]
+pub fn in_many_orders(orders: usize, test: impl Fn() + Send + Sync + 'static) {
+    let test = std::sync::Arc::new(test);
+    let again = std::sync::Arc::clone(&test);
+    shuttle::check_random(move || test(), orders);
+    shuttle::check_pct(move || again(), orders, 3);
+}
 
 /// Mutual exclusion; a thread that panicked with the lock has left the value as it was.
 #[derive(Debug, Default)]
-pub struct Mutex<T: ?Sized>(sync::Mutex<T>);
+pub struct Mutex<T: ?Sized>(base::Mutex<T>);
 
 /// The value, for as long as it is locked.
 #[derive(Debug)]
-pub struct MutexGuard<'a, T: ?Sized>(Option<sync::MutexGuard<'a, T>>);
+pub struct MutexGuard<'a, T: ?Sized> {
+    held: Option<base::MutexGuard<'a, T>>,
+    #[cfg(shuttle)]
+    of: &'a Mutex<T>,
+}
 
 /// Threads that wait for the value under a [`Mutex`] to change. To wake nobody costs no system call, which
 /// the standard library's makes in any case.
 #[derive(Debug, Default)]
 pub struct Condvar {
-    wake: sync::Condvar,
+    wake: base::Condvar,
     /// Changed with the lock held: who changed the value under it afterwards sees who waits.
     waiting: AtomicUsize,
 }
 
 /// Many readers or one writer.
 #[derive(Debug, Default)]
-pub struct RwLock<T: ?Sized>(sync::RwLock<T>);
+pub struct RwLock<T: ?Sized>(base::RwLock<T>);
 
 impl<T> Mutex<T> {
     /// A lock that nobody holds.
     pub const fn new(value: T) -> Self {
-        Self(sync::Mutex::new(value))
+        Self(base::Mutex::new(value))
     }
 
     /// The value, for good.
@@ -50,15 +77,24 @@ impl<T> Mutex<T> {
 impl<T: ?Sized> Mutex<T> {
     /// Waits for the lock.
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        MutexGuard(Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+        self.held(self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The lock if it is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
-            Ok(guard) => Some(MutexGuard(Some(guard))),
-            Err(TryLockError::Poisoned(guard)) => Some(MutexGuard(Some(guard.into_inner()))),
+            Ok(held) => Some(self.held(held)),
+            Err(TryLockError::Poisoned(held)) => Some(self.held(held.into_inner())),
             Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    #[cfg_attr(not(shuttle), expect(clippy::unused_self))]
+    fn held<'a>(&'a self, held: base::MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        MutexGuard {
+            held: Some(held),
+            #[cfg(shuttle)]
+            of: self,
         }
     }
 
@@ -75,13 +111,13 @@ impl<T: ?Sized> Deref for MutexGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.0.as_ref().expect(HELD)
+        self.held.as_ref().expect(HELD)
     }
 }
 
 impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        self.0.as_mut().expect(HELD)
+        self.held.as_mut().expect(HELD)
     }
 }
 
@@ -89,7 +125,7 @@ impl Condvar {
     /// Nobody waits.
     pub const fn new() -> Self {
         Self {
-            wake: sync::Condvar::new(),
+            wake: base::Condvar::new(),
             waiting: AtomicUsize::new(0),
         }
     }
@@ -102,6 +138,7 @@ impl Condvar {
     }
 
     /// Waits to be notified, or until `deadline`: whether that has passed. May return without either.
+    #[cfg(not(shuttle))]
     pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(Instant::now());
         let mut late = false;
@@ -114,14 +151,25 @@ impl Condvar {
         late
     }
 
+    /// Others run, and then the wait is over. Whether the deadline has passed is random: shuttle has no time.
+    #[cfg(shuttle)]
+    pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, _deadline: Instant) -> bool {
+        use shuttle::rand::Rng as _;
+
+        guard.held = None;
+        shuttle::thread::yield_now();
+        *guard = guard.of.lock();
+        shuttle::rand::thread_rng().gen_bool(0.2)
+    }
+
     fn waits<'a, T>(
         &self,
         guard: &mut MutexGuard<'a, T>,
-        wait: impl FnOnce(sync::MutexGuard<'a, T>) -> sync::MutexGuard<'a, T>,
+        wait: impl FnOnce(base::MutexGuard<'a, T>) -> base::MutexGuard<'a, T>,
     ) {
-        let held = guard.0.take().expect(HELD);
+        let held = guard.held.take().expect(HELD);
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        guard.0 = Some(wait(held));
+        guard.held = Some(wait(held));
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -143,7 +191,7 @@ impl Condvar {
 impl<T> RwLock<T> {
     /// A lock that nobody holds.
     pub const fn new(value: T) -> Self {
-        Self(sync::RwLock::new(value))
+        Self(base::RwLock::new(value))
     }
 }
 

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Runs code that several threads use in many orders of its threads (docs/internals/simulation.md#locks). It is built with
+# shuttle's locks, in a folder of its own.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+export RUSTFLAGS="${RUSTFLAGS-} --cfg shuttle -D warnings"
+packages=(-p hsmux-audit -p hsmux-edge -p hsmux-pkcs11 -p hsmux-service -p hsmux-token -p hsmux-wire)
+# Dependencies are built in half the time if only those are optimised that run all the time.
+profile=(--config 'profile.dev.package."*".opt-level=0')
+for hot in shuttle shuttle-engine shuttle-schedulers shuttle-std bitvec corosensei smallvec; do
+    profile+=(--config "profile.dev.package.$hot.opt-level=2")
+done
+exec cargo test --locked --target-dir "${CARGO_TARGET_DIR:-target}/shuttle" "${profile[@]}" \
+    "${packages[@]}" --lib interleavings
