@@ -1,9 +1,10 @@
 //! All that is between C_Initialize and C_Finalize.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use hsmux_token::ck::*;
+use hsmux_token::sync::Mutex;
+use hsmux_token::sync::atomic::{AtomicBool, Ordering};
 use hsmux_token::{Class, ObjectRef, Operation};
 
 use crate::backend::Backend;
@@ -26,6 +27,8 @@ pub struct App {
     /// The uncommon mechanism parameters that members take.
     pub init_checks: InitChecks,
     user: AtomicBool,
+    /// Held while the login begins or ends.
+    pub(crate) login_turn: Mutex<()>,
     /// A PIN was refused since the last one that was not.
     pub(crate) pin_refused: AtomicBool,
 }
@@ -39,6 +42,7 @@ impl App {
             objects: Objects::default(),
             init_checks: InitChecks::default(),
             user: AtomicBool::new(false),
+            login_turn: Mutex::default(),
             pin_refused: AtomicBool::new(false),
         }
     }

@@ -1,9 +1,8 @@
 //! Login state of the application: C_Login, C_Logout, and the end of the last session.
 
-use std::sync::atomic::Ordering;
-
 use hsmux_token::Secret;
 use hsmux_token::ck::*;
+use hsmux_token::sync::atomic::Ordering;
 
 use crate::app::App;
 use crate::object::ObjectEntry;
@@ -14,24 +13,34 @@ impl App {
     pub fn login(&self, session: u64, user: CK_USER_TYPE, pin: Secret) -> Result {
         self.sessions.get(session)?;
         match user {
-            CKU_USER if self.is_user() => Err(Rv(CKR_USER_ALREADY_LOGGED_IN)),
-            CKU_USER => {
-                let answer = self.backend.login(pin).map_err(Rv::from);
-                if matches!(answer, Ok(()) | Err(Rv(CKR_PIN_INCORRECT))) {
-                    self.pin_refused.store(answer.is_err(), Ordering::Relaxed);
-                }
-                answer?;
-                self.set_user(true);
-                // The login is valid. If the catalogue cannot be read now, the next search reads it.
-                let _ = self.objects.reread(&*self.backend);
-                Ok(())
-            }
+            CKU_USER => self.begin_login(pin),
             CKU_CONTEXT_SPECIFIC => self.unlock(session, &pin),
             CKU_SO if self.sessions.any_read_only() => Err(Rv(CKR_SESSION_READ_ONLY_EXISTS)),
             CKU_SO if self.is_user() => Err(Rv(CKR_USER_ANOTHER_ALREADY_LOGGED_IN)),
             // Administration is not for applications.
             _ => Err(Rv(CKR_USER_TYPE_INVALID)),
         }
+    }
+
+    fn begin_login(&self, pin: Secret) -> Result {
+        let _turn = self.login_turn.lock();
+        if self.is_user() {
+            return Err(Rv(CKR_USER_ALREADY_LOGGED_IN));
+        }
+        let answer = self.backend.login(pin).map_err(Rv::from);
+        if matches!(answer, Ok(()) | Err(Rv(CKR_PIN_INCORRECT))) {
+            self.pin_refused.store(answer.is_err(), Ordering::Relaxed);
+        }
+        answer?;
+        self.set_user(true);
+        if self.sessions.count().0 == 0 {
+            // Another thread has closed the last one meanwhile.
+            self.forget_user();
+            return Err(Rv(CKR_SESSION_HANDLE_INVALID));
+        }
+        // The login is valid. If the catalogue cannot be read now, the next search reads it.
+        let _ = self.objects.reread(&*self.backend);
+        Ok(())
     }
 
     /// C_Login for a key that asks for its PIN each time.
@@ -50,6 +59,7 @@ impl App {
     /// objects are hidden.
     pub fn logout(&self, session: u64) -> Result {
         self.sessions.get(session)?;
+        let _turn = self.login_turn.lock();
         if !self.is_user() {
             return Err(Rv(CKR_USER_NOT_LOGGED_IN));
         }
@@ -77,6 +87,11 @@ impl App {
 
     /// With the last session the login ends (PKCS#11 3.0, section 5.6.7).
     fn after_close(&self) {
+        if self.sessions.count().0 > 0 {
+            return;
+        }
+        let _turn = self.login_turn.lock();
+        // Another thread may have opened a session and logged in meanwhile.
         if self.sessions.count().0 == 0 && self.is_user() {
             self.forget_user();
         }
@@ -87,7 +102,11 @@ impl App {
         self.sessions.end_private();
         self.end_objects(ObjectEntry::is_private);
         self.set_user(false);
-        self.objects.forget();
         let _ = self.backend.logout();
+        // Last: before, another thread could have read private objects again.
+        self.objects.hide_private();
     }
 }
+
+#[cfg(all(test, shuttle))]
+mod interleavings;

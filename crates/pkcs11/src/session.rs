@@ -1,10 +1,10 @@
 //! Sessions: a table of many, each with its own lock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use hsmux_token::NameMap;
 use hsmux_token::ck::CKR_SESSION_HANDLE_INVALID;
+use hsmux_token::sync::atomic::{AtomicU64, Ordering};
 use hsmux_token::sync::{Mutex, MutexGuard, RwLock};
 use smallvec::SmallVec;
 

@@ -1,9 +1,8 @@
 //! The one slot, with the pool as its token.
 
-use std::sync::atomic::Ordering;
-
 use hsmux_token::TokenFlags;
 use hsmux_token::ck::*;
+use hsmux_token::sync::atomic::Ordering;
 
 use crate::app::App;
 use crate::entry::padded;

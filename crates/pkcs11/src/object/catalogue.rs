@@ -12,7 +12,7 @@ use crate::mechanisms::Mechanisms;
 /// A view with handles. It does not change: a newer one takes its place.
 #[derive(Default)]
 pub struct CatalogueView {
-    /// The epoch it was read in; 0 before the first.
+    /// The epoch it was read in; 0 before the first, and after a logout.
     pub epoch: u64,
     /// The pool as one token.
     pub info: TokenInfo,
@@ -53,6 +53,20 @@ impl CatalogueView {
             mechanisms: self.mechanisms.clone(),
             logged_in: self.logged_in,
             entries,
+        }
+    }
+
+    /// The same after a logout, without private objects. The next read replaces it, whatever has changed.
+    pub fn without_private(&self) -> Self {
+        let public = self.entries.iter().filter(|(_, entry)| !entry.is_private());
+        Self {
+            epoch: 0,
+            info: self.info.clone(),
+            mechanisms: self.mechanisms.clone(),
+            logged_in: false,
+            entries: public
+                .map(|(handle, entry)| (*handle, Arc::clone(entry)))
+                .collect(),
         }
     }
 

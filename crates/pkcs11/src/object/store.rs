@@ -1,10 +1,10 @@
 //! All objects that the application can name: the catalogue's, and those of its sessions.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use hsmux_token::ck::CKR_OBJECT_HANDLE_INVALID;
+use hsmux_token::sync::atomic::{AtomicU64, Ordering};
 use hsmux_token::sync::{Mutex, RwLock};
 use hsmux_token::{Attributes, Made, NameMap};
 
@@ -41,25 +41,34 @@ impl Objects {
         self.read(backend, 0)
     }
 
-    /// Shows nothing of the token until the catalogue is read again.
-    pub fn forget(&self) {
-        let _one_at_a_time = self.shown.lock();
-        self.catalogue.store(Arc::default());
+    /// Shows no private object of the token until the catalogue is read again. A view that was asked for before is not
+    /// shown.
+    pub fn hide_private(&self) {
+        let mut shown = self.shown.lock();
+        *shown = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        let public = self.catalogue.load().without_private();
+        self.catalogue.store(Arc::new(public));
     }
 
-    fn read(&self, backend: &dyn Backend, known: u64) -> Result {
-        let turn = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
-        let Some(view) = backend.view(known)? else {
-            return Ok(());
-        };
-        let mut shown = self.shown.lock();
-        if *shown < turn {
-            *shown = turn;
-            let old = self.catalogue.load();
-            let new = CatalogueView::new(view, &old, &mut self.numbers.lock());
-            self.catalogue.store(Arc::new(new));
+    fn read(&self, backend: &dyn Backend, mut known: u64) -> Result {
+        loop {
+            let turn = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
+            if let Some(view) = backend.view(known)? {
+                let mut shown = self.shown.lock();
+                if *shown < turn {
+                    *shown = turn;
+                    let old = self.catalogue.load();
+                    let new = CatalogueView::new(view, &old, &mut self.numbers.lock());
+                    self.catalogue.store(Arc::new(new));
+                    return Ok(());
+                }
+            }
+            if self.catalogue.load().epoch != 0 {
+                return Ok(());
+            }
+            // Another thread has logged out meanwhile.
+            known = 0;
         }
-        Ok(())
     }
 
     /// The object of a handle.
