@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hsmux_token::ck::*;
-use hsmux_token::sync::Mutex;
+use hsmux_token::sync::Turn;
 use hsmux_token::sync::atomic::{AtomicBool, Ordering};
 use hsmux_token::{Class, ObjectRef, Operation};
 
@@ -28,7 +28,7 @@ pub struct App {
     pub init_checks: InitChecks,
     user: AtomicBool,
     /// Held while the login begins or ends.
-    pub(crate) login_turn: Mutex<()>,
+    pub(crate) login_turn: Turn<()>,
     /// A PIN was refused since the last one that was not.
     pub(crate) pin_refused: AtomicBool,
 }
@@ -42,7 +42,7 @@ impl App {
             objects: Objects::default(),
             init_checks: InitChecks::default(),
             user: AtomicBool::new(false),
-            login_turn: Mutex::default(),
+            login_turn: Turn::default(),
             pin_refused: AtomicBool::new(false),
         }
     }
@@ -91,6 +91,20 @@ impl App {
             take(at, &random);
         }
         Ok(())
+    }
+
+    /// The handle of a new object, if it may still be seen.
+    pub(crate) fn made(&self, handle: u64) -> Result<u64> {
+        let is_public = || {
+            let entry = self.objects.get(handle);
+            entry.is_ok_and(|entry| !entry.is_private())
+        };
+        if self.sees_private() || is_public() {
+            return Ok(handle);
+        }
+        // Another thread has logged out since the template was checked.
+        self.end_objects(|entry| entry.handle == handle);
+        Err(Rv(CKR_USER_NOT_LOGGED_IN))
     }
 
     /// Ends session objects: in this process, and on the members that hold them.

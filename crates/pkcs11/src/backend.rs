@@ -3,6 +3,8 @@
 mod daemon;
 mod embedded;
 
+use std::time::Instant;
+
 use hsmux_token::{Error, Kind, Operation, Outcome, Result, Secret};
 use hsmux_wire::View;
 
@@ -11,7 +13,10 @@ pub use embedded::EmbeddedBackend;
 
 /// The pool, as one application sees it.
 pub trait Backend: Send + Sync {
-    /// Runs one operation, by the deadline of the set-up.
+    /// By when a call that begins now is answered.
+    fn deadline(&self) -> Instant;
+
+    /// Runs one operation, by its [deadline](Self::deadline).
     fn execute(&self, operation: &Operation) -> Result<Outcome>;
 
     /// The catalogue; `None` if it is still as it was in the epoch `known` (0: none is known).

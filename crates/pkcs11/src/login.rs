@@ -1,8 +1,10 @@
 //! Login state of the application: C_Login, C_Logout, and the end of the last session.
 
-use hsmux_token::Secret;
+use std::time::Instant;
+
 use hsmux_token::ck::*;
 use hsmux_token::sync::atomic::Ordering;
+use hsmux_token::{Error, Kind, Secret};
 
 use crate::app::App;
 use crate::object::ObjectEntry;
@@ -13,7 +15,7 @@ impl App {
     pub fn login(&self, session: u64, user: CK_USER_TYPE, pin: Secret) -> Result {
         self.sessions.get(session)?;
         match user {
-            CKU_USER => self.begin_login(pin),
+            CKU_USER => self.in_turn(session, || self.begin_login(pin)),
             CKU_CONTEXT_SPECIFIC => self.unlock(session, &pin),
             CKU_SO if self.sessions.any_read_only() => Err(Rv(CKR_SESSION_READ_ONLY_EXISTS)),
             CKU_SO if self.is_user() => Err(Rv(CKR_USER_ANOTHER_ALREADY_LOGGED_IN)),
@@ -22,8 +24,28 @@ impl App {
         }
     }
 
+    /// C_Logout: operations with private keys end, private session objects go, and private token
+    /// objects are hidden.
+    pub fn logout(&self, session: u64) -> Result {
+        self.in_turn(session, || self.end_login())
+    }
+
+    /// Begins or ends the login, one thread after the other.
+    fn in_turn(&self, session: u64, work: impl FnOnce() -> Result) -> Result {
+        let turn = self.login_turn.lock_until(self.backend.deadline());
+        let turn = turn.ok_or_else(|| {
+            let why = "C_Login or C_Logout of another thread has no answer yet";
+            Rv::from(Error::pool(Kind::Deadline, why))
+        })?;
+        // It may have been closed meanwhile.
+        let done = self.sessions.get(session).and_then(|_| work());
+        drop(turn);
+        // Who closed the last session meanwhile has left this to the turn's holder.
+        self.end_with_sessions();
+        done
+    }
+
     fn begin_login(&self, pin: Secret) -> Result {
-        let _turn = self.login_turn.lock();
         if self.is_user() {
             return Err(Rv(CKR_USER_ALREADY_LOGGED_IN));
         }
@@ -33,12 +55,18 @@ impl App {
         }
         answer?;
         self.set_user(true);
-        if self.sessions.count().0 == 0 {
-            // Another thread has closed the last one meanwhile.
-            self.forget_user();
-            return Err(Rv(CKR_SESSION_HANDLE_INVALID));
-        }
         // The login is valid. If the catalogue cannot be read now, the next search reads it.
+        let _ = self.objects.reread(&*self.backend);
+        Ok(())
+    }
+
+    fn end_login(&self) -> Result {
+        if !self.is_user() {
+            return Err(Rv(CKR_USER_NOT_LOGGED_IN));
+        }
+        self.forget_user();
+        // Public objects keep their handles; where the catalogue cannot be read now, the next search
+        // reads it.
         let _ = self.objects.reread(&*self.backend);
         Ok(())
     }
@@ -55,26 +83,11 @@ impl App {
         Ok(())
     }
 
-    /// C_Logout: operations with private keys end, private session objects go, and private token
-    /// objects are hidden.
-    pub fn logout(&self, session: u64) -> Result {
-        self.sessions.get(session)?;
-        let _turn = self.login_turn.lock();
-        if !self.is_user() {
-            return Err(Rv(CKR_USER_NOT_LOGGED_IN));
-        }
-        self.forget_user();
-        // Public objects keep their handles; where the catalogue cannot be read now, the next search
-        // reads it.
-        let _ = self.objects.reread(&*self.backend);
-        Ok(())
-    }
-
     /// C_CloseSession.
     pub fn close(&self, session: u64) -> Result {
         self.sessions.close(session)?;
         self.end_objects(|entry| entry.session == session);
-        self.after_close();
+        self.end_with_sessions();
         Ok(())
     }
 
@@ -82,29 +95,37 @@ impl App {
     pub fn close_all(&self) {
         self.sessions.close_all();
         self.end_objects(|_| true);
-        self.after_close();
+        self.end_with_sessions();
     }
 
     /// With the last session the login ends (PKCS#11 3.0, section 5.6.7).
-    fn after_close(&self) {
-        if self.sessions.count().0 > 0 {
-            return;
-        }
-        let _turn = self.login_turn.lock();
-        // Another thread may have opened a session and logged in meanwhile.
-        if self.sessions.count().0 == 0 && self.is_user() {
-            self.forget_user();
+    fn end_with_sessions(&self) {
+        let is_over = || self.sessions.count().0 == 0 && self.is_user();
+        while is_over() {
+            // A thread that has the turn looks here afterwards: nobody waits for its backend.
+            let Some(_turn) = self.login_turn.lock_until(Instant::now()) else {
+                return;
+            };
+            if is_over() {
+                self.forget_user();
+            }
         }
     }
 
     /// The login has ended here, whatever the backend says: one that has gone knows of none.
     fn forget_user(&self) {
+        self.set_user(false);
+        self.end_private();
+        let _ = self.backend.logout();
+        // Another thread may have read private objects again before the backend knew.
+        self.end_private();
+    }
+
+    /// Private objects are hidden first: no operation with one of them begins after it was looked for.
+    fn end_private(&self) {
+        self.objects.hide_private();
         self.sessions.end_private();
         self.end_objects(ObjectEntry::is_private);
-        self.set_user(false);
-        let _ = self.backend.logout();
-        // Last: before, another thread could have read private objects again.
-        self.objects.hide_private();
     }
 }
 

@@ -47,7 +47,7 @@ impl App {
             // The pair is made whether or not the catalogue can be read just now.
             let _ = self.refresh();
         }
-        Ok((public, self.objects.adopt(secret, session)))
+        Ok((public, self.made(self.objects.adopt(secret, session))?))
     }
 
     /// Makes the public half again, where its template wants it, and takes away the one that was generated.

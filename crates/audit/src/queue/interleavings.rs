@@ -1,10 +1,10 @@
 //! The queue under random orders of threads. A line that wakes nobody is a failure: shuttle reports a deadlock.
 
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{TryRecvError, sync_channel};
 
-use hsmux_token::sync::in_many_orders;
 use hsmux_token::sync::shuttle::thread;
+use hsmux_token::sync::{Deadlines, in_many_orders};
 use serde_json::Map;
 
 use super::*;
@@ -44,11 +44,10 @@ impl Taken {
     }
 }
 
-/// As the writer's thread does, without a file.
-fn write_all(queue: &Queue, taken: &Taken) {
-    let begun = Instant::now();
+/// As the writer's thread does, without a file. Lines that nobody waits for gather until `not_before`.
+fn write_all(queue: &Queue, taken: &Taken, not_before: Instant) {
     loop {
-        let batch = queue.take(begun, None);
+        let batch = queue.take(not_before, None);
         for ticket in batch
             .entries
             .iter()
@@ -65,11 +64,11 @@ fn write_all(queue: &Queue, taken: &Taken) {
 
 #[test]
 fn the_writer_wakes_for_each_line_and_for_the_end() {
-    in_many_orders(ORDERS, || {
+    in_many_orders(ORDERS, Deadlines::Pass, || {
         let (queue, taken) = (Arc::new(Queue::new()), Arc::<Taken>::default());
         let writer = {
             let (queue, taken) = (Arc::clone(&queue), Arc::clone(&taken));
-            thread::spawn(move || write_all(&queue, &taken))
+            thread::spawn(move || write_all(&queue, &taken, Instant::now()))
         };
         let callers: Vec<_> = (0..CALLERS)
             .map(|_| {
@@ -87,9 +86,10 @@ fn the_writer_wakes_for_each_line_and_for_the_end() {
     });
 }
 
-#[test]
-fn each_caller_is_told_or_its_line_is_counted_as_lost() {
-    in_many_orders(ORDERS, || {
+/// Callers wait for their lines while the queue stops, or before that if other lines would gather.
+fn check(gathers: bool, deadlines: Deadlines) {
+    let not_before = Instant::now() + Duration::from_secs(if gathers { 3600 } else { 0 });
+    in_many_orders(ORDERS, deadlines, move || {
         let (queue, taken) = (Arc::new(Queue::new()), Arc::<Taken>::default());
         let callers = (0..CALLERS).map(|_| {
             let queue = Arc::clone(&queue);
@@ -101,20 +101,41 @@ fn each_caller_is_told_or_its_line_is_counted_as_lost() {
         });
         let callers: Vec<_> = callers.collect();
         let stopper = {
-            let queue = Arc::clone(&queue);
-            thread::spawn(move || queue.stop())
+            let (queue, taken) = (Arc::clone(&queue), Arc::clone(&taken));
+            thread::spawn(move || {
+                if gathers {
+                    taken.wait_for(CALLERS);
+                }
+                queue.stop();
+            })
         };
-        write_all(&queue, &taken);
-        let lost = queue.end();
+        write_all(&queue, &taken, not_before);
+        let left = queue.end();
         let told = callers.into_iter().map(|caller| caller.join().unwrap());
-        let told: Vec<_> = told.collect();
+        let answers: Vec<_> = told.map(|told| told.try_recv()).collect();
         stopper.join().unwrap();
-        let answered = told
+        let answered = answers.iter().filter(|answer| matches!(answer, Ok(Ok(()))));
+        assert_eq!(answered.count(), *taken.count.lock());
+        let ended = answers
             .iter()
-            .filter(|told| matches!(told.try_recv(), Ok(Ok(()))));
-        let answered = answered.count();
-        assert_eq!(answered, *taken.count.lock());
-        assert!(answered + lost <= CALLERS, "no line is there twice");
+            .filter(|answer| matches!(answer, Err(TryRecvError::Disconnected)));
+        let ended = ended.count();
+        assert_eq!(
+            *taken.count.lock() + ended,
+            CALLERS,
+            "nobody waits for ever"
+        );
+        assert!(left <= ended, "what is left is answered by nobody");
         assert_eq!(queue.waiting(), 0, "nothing is accepted after the end");
     });
+}
+
+#[test]
+fn each_caller_is_told_or_its_ticket_ends() {
+    check(false, Deadlines::Pass);
+}
+
+#[test]
+fn a_line_that_a_caller_waits_for_does_not_gather() {
+    check(true, Deadlines::Never);
 }

@@ -47,10 +47,6 @@ impl DaemonBackend {
         self
     }
 
-    fn deadline(&self) -> Instant {
-        Instant::now() + self.patience
-    }
-
     fn call(&self, call: Call) -> Result<Answer> {
         let reply = self.client.call(call, self.deadline())?;
         Ok(reply.answer)
@@ -72,6 +68,10 @@ impl DaemonBackend {
 }
 
 impl Backend for DaemonBackend {
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.patience
+    }
+
     fn execute(&self, operation: &Operation) -> Result<Outcome> {
         self.client.execute(operation, self.deadline())
     }

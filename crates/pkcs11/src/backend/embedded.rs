@@ -32,10 +32,6 @@ impl EmbeddedBackend {
             patience,
         }
     }
-
-    fn shows(&self, object: &Object) -> bool {
-        self.user.load(Ordering::Acquire) || !is_private(object.id.class, &object.attributes)
-    }
 }
 
 /// True if the broker would take an object with these attributes for one of its keys.
@@ -45,13 +41,16 @@ fn is_broker_key(attributes: &Attributes) -> bool {
 }
 
 impl Backend for EmbeddedBackend {
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.patience
+    }
+
     fn execute(&self, operation: &Operation) -> Result<Outcome> {
         if operation.templates().any(is_broker_key) {
             let why = "such a CKA_ID is the broker's own: choose another one";
             return Err(Error::request(Kind::Forbidden, why).at(operation.call()));
         }
-        self.token
-            .execute(operation, Instant::now() + self.patience)
+        self.token.execute(operation, self.deadline())
     }
 
     fn view(&self, known: u64) -> Result<Option<View>> {
@@ -70,12 +69,15 @@ impl Backend for EmbeddedBackend {
             TokenFlags::PROTECTED_AUTHENTICATION_PATH,
             self.pin.is_none(),
         );
-        let objects = snapshot.objects.iter().filter(|object| self.shows(object));
+        let logged_in = self.user.load(Ordering::Acquire);
+        let is_shown =
+            |object: &&Object| logged_in || !is_private(object.id.class, &object.attributes);
+        let objects = snapshot.objects.iter().filter(is_shown);
         Ok(Some(View {
             epoch,
             info,
             objects: objects.cloned().collect(),
-            logged_in: self.user.load(Ordering::Acquire),
+            logged_in,
         }))
     }
 

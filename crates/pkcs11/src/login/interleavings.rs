@@ -1,15 +1,20 @@
 //! Logins of several threads under random orders ([shuttle](https://docs.rs/shuttle)).
 
+use std::mem;
 use std::sync::Arc;
 
 use hsmux_token::sync::Mutex;
-use hsmux_token::sync::in_many_orders;
 use hsmux_token::sync::shuttle::thread;
-use hsmux_token::{Attributes, Class, Error, Object, ObjectId, Operation, Outcome};
+use hsmux_token::sync::{Deadlines, in_many_orders};
+use hsmux_token::{
+    Attributes, Class, Error, Mechanism, MechanismInfo, Object, ObjectId, Operation, Outcome,
+    Params, TokenInfo,
+};
 use hsmux_wire::View;
 
 use super::*;
 use crate::backend::Backend;
+use crate::crypt::{ActiveOperation, Function};
 
 /// Orders of threads that each test tries, of each kind.
 const ORDERS: usize = 10_000;
@@ -21,6 +26,8 @@ struct ModelBackend(Arc<Mutex<Model>>);
 #[derive(Default)]
 struct Model {
     is_user: bool,
+    /// A login or logout is under way.
+    is_asked: bool,
     /// Public objects.
     certificates: usize,
 }
@@ -28,6 +35,16 @@ struct Model {
 impl ModelBackend {
     fn is_user(&self) -> bool {
         self.0.lock().is_user
+    }
+
+    /// Others run before the daemon knows.
+    fn set_user(&self, is_user: bool) {
+        let was_asked = mem::replace(&mut self.0.lock().is_asked, true);
+        assert!(!was_asked, "one thread at a time asks");
+        thread::yield_now();
+        let mut model = self.0.lock();
+        model.is_user = is_user;
+        model.is_asked = false;
     }
 
     /// Another program adds a certificate. Returns how many there are.
@@ -45,6 +62,7 @@ impl Model {
             attributes.set_number(CKA_CLASS, class.0);
             attributes.set_flag(CKA_TOKEN, true);
             attributes.set_flag(CKA_PRIVATE, private);
+            attributes.set_number(CKA_KEY_TYPE, CKK_EC);
             let id = ObjectId::of_certificate(name.as_bytes());
             Object { id, attributes }
         };
@@ -56,27 +74,41 @@ impl Model {
 }
 
 impl Backend for ModelBackend {
+    fn deadline(&self) -> Instant {
+        Instant::now()
+    }
+
     fn execute(&self, operation: &Operation) -> hsmux_token::Result<Outcome> {
-        Err(Error::lost(format!(
-            "{}: nobody asks for it",
-            operation.call()
-        )))
+        match operation {
+            Operation::Begin { .. } => Ok(Outcome::Done),
+            other => Err(Error::lost(other.call().to_owned())),
+        }
     }
 
     fn view(&self, known: u64) -> hsmux_token::Result<Option<View>> {
         let model = self.0.lock();
         let epoch = 1 + 2 * model.certificates as u64 + u64::from(model.is_user);
+        let signs = MechanismInfo {
+            kind: CKM_ECDSA,
+            min_key: 256,
+            max_key: 256,
+            flags: CKF_SIGN,
+        };
+        let info = TokenInfo {
+            mechanisms: vec![signs],
+            ..TokenInfo::default()
+        };
         let view = View {
             epoch,
+            info,
             logged_in: model.is_user,
             objects: model.objects(),
-            ..View::default()
         };
         Ok((epoch != known).then_some(view))
     }
 
     fn login(&self, _: Secret) -> hsmux_token::Result<()> {
-        self.0.lock().is_user = true;
+        self.set_user(true);
         Ok(())
     }
 
@@ -85,7 +117,7 @@ impl Backend for ModelBackend {
     }
 
     fn logout(&self) -> hsmux_token::Result<()> {
-        self.0.lock().is_user = false;
+        self.set_user(false);
         Ok(())
     }
 }
@@ -111,10 +143,30 @@ fn stay(app: &App, backend: &ModelBackend) {
 
 fn log_in(app: &App) -> u64 {
     let session = app.sessions.open(true);
-    match app.login(session, CKU_USER, Secret::new(b"1234".to_vec())) {
-        Ok(()) | Err(Rv(CKR_USER_ALREADY_LOGGED_IN)) => session,
-        Err(Rv(code)) => panic!("C_Login: {code:#x}"),
+    let pin = || Secret::new(b"1234".to_vec());
+    // Deadlines pass at random times.
+    while let Err(Rv(code)) = app.login(session, CKU_USER, pin()) {
+        if code == CKR_USER_ALREADY_LOGGED_IN {
+            break;
+        }
+        assert_eq!(code, CKR_FUNCTION_FAILED, "C_Login");
     }
+    session
+}
+
+fn log_out(app: &App, session: u64) {
+    while let Err(Rv(code)) = app.logout(session) {
+        assert_eq!(code, CKR_FUNCTION_FAILED, "C_Logout");
+    }
+}
+
+fn find(app: &App, session: u64, class: Class) -> Vec<u64> {
+    let mut template = Attributes::default();
+    template.set_number(CKA_CLASS, class.0);
+    app.search(session, &template).expect("a search");
+    let found = app.next_found(session, 9).expect("its result");
+    app.end_search(session).expect("its end");
+    found
 }
 
 fn check(work: [fn(&App, &ModelBackend); 3]) {
@@ -138,8 +190,14 @@ fn check(work: [fn(&App, &ModelBackend); 3]) {
             !shown.logged_in && !shown.iter().any(is_private),
             "nothing private is shown after it"
         );
+        let sessions = (0..9).filter_map(|session| app.sessions.get(session).ok());
+        for session in sessions {
+            let state = session.state();
+            let is_private = |active: &ActiveOperation| active.is_private();
+            assert!(!state.active.iter().any(is_private), "nor is it used");
+        }
     };
-    in_many_orders(ORDERS, run);
+    in_many_orders(ORDERS, Deadlines::Pass, run);
 }
 
 #[test]
@@ -172,21 +230,37 @@ fn public_objects_stay_visible_while_another_thread_logs_out() {
         let session = app.sessions.open(true);
         for _ in 0..2 {
             let there = backend.add();
-            let mut template = Attributes::default();
-            template.set_number(CKA_CLASS, Class::CERTIFICATE.0);
-            app.search(session, &template).expect("a search");
-            let found = app.next_found(session, 9).expect("its result");
-            app.end_search(session).expect("its end");
+            let found = find(app, session, Class::CERTIFICATE);
             assert!(found.len() >= there, "{} of {there} are found", found.len());
             thread::yield_now();
             assert!(found.iter().all(|handle| app.objects.get(*handle).is_ok()));
         }
         app.close(session).expect("an open session");
     };
-    let log_out: fn(&App, &ModelBackend) = |app, _| {
-        let session = log_in(app);
-        app.logout(session).expect("a login");
-        app.close(session).expect("an open session");
+    check([search, come_and_go, search]);
+}
+
+/// Logs in and out by C_Logout.
+fn come_and_go(app: &App, _: &ModelBackend) {
+    let session = log_in(app);
+    log_out(app, session);
+    app.close(session).expect("an open session");
+}
+
+#[test]
+fn no_operation_with_a_private_key_outlives_a_logout() {
+    let sign: fn(&App, &ModelBackend) = |app, _| {
+        let session = app.sessions.open(true);
+        for _ in 0..3 {
+            for key in find(app, session, Class::PRIVATE_KEY) {
+                let ecdsa = Mechanism {
+                    kind: CKM_ECDSA,
+                    params: Params::None,
+                };
+                let _ = app.begin(session, Function::Sign, Some(ecdsa), key);
+            }
+        }
+        // It stays open.
     };
-    check([search, log_out, search]);
+    check([sign, come_and_go, sign]);
 }

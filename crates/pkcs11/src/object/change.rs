@@ -29,9 +29,8 @@ impl App {
         template::complete(class, &template)?;
         if local::is_local(class, &template) {
             let attributes = local::complete(class, &template)?;
-            return Ok(self
-                .objects
-                .insert(ObjectLocation::Here, session, attributes));
+            let here = ObjectLocation::Here;
+            return self.made(self.objects.insert(here, session, attributes));
         }
         self.make_one(
             session,
@@ -65,12 +64,12 @@ impl App {
         self.may_make(session, original.class, &whole)?;
         let token = template::is_token(&whole);
         if local::is_local(original.class, &whole) {
-            return Ok(self.objects.insert(ObjectLocation::Here, session, whole));
+            let here = ObjectLocation::Here;
+            return self.made(self.objects.insert(here, session, whole));
         }
         if let Some(id) = lasting(&original, token, &template) {
-            return Ok(self
-                .objects
-                .insert(ObjectLocation::Copy(id), session, whole));
+            let copy = ObjectLocation::Copy(id);
+            return self.made(self.objects.insert(copy, session, whole));
         }
         let operation = match original.reference() {
             Some(object) => Operation::Copy { object, template },
@@ -190,8 +189,8 @@ impl App {
             // The objects are made whether or not the catalogue can be read just now.
             let _ = self.refresh();
         }
-        let adopt = |made: Made| self.objects.adopt(made, session);
-        Ok(made.into_iter().map(adopt).collect())
+        let adopt = |made: Made| self.made(self.objects.adopt(made, session));
+        made.into_iter().map(adopt).collect()
     }
 }
 

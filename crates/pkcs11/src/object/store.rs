@@ -6,9 +6,11 @@ use arc_swap::{ArcSwap, Guard};
 use hsmux_token::ck::CKR_OBJECT_HANDLE_INVALID;
 use hsmux_token::sync::atomic::{AtomicU64, Ordering};
 use hsmux_token::sync::{Mutex, RwLock};
-use hsmux_token::{Attributes, Made, NameMap};
+use hsmux_token::{Attributes, Error, Made, NameMap};
+use hsmux_wire::View;
 
 use super::handles::HandleNumbers;
+use super::template::is_private;
 use super::{CatalogueView, ObjectEntry, ObjectLocation};
 use crate::backend::Backend;
 use crate::rv::{Result, Rv};
@@ -45,23 +47,22 @@ impl Objects {
     /// shown.
     pub fn hide_private(&self) {
         let mut shown = self.shown.lock();
-        *shown = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        *shown = self.ask();
         let public = self.catalogue.load().without_private();
         self.catalogue.store(Arc::new(public));
     }
 
     fn read(&self, backend: &dyn Backend, mut known: u64) -> Result {
         loop {
-            let turn = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
-            if let Some(view) = backend.view(known)? {
-                let mut shown = self.shown.lock();
-                if *shown < turn {
-                    *shown = turn;
-                    let old = self.catalogue.load();
-                    let new = CatalogueView::new(view, &old, &mut self.numbers.lock());
-                    self.catalogue.store(Arc::new(new));
-                    return Ok(());
+            let turn = self.ask();
+            match backend.view(known)? {
+                Some(view) if view.epoch != 0 => {
+                    if self.show(view, turn) {
+                        return Ok(());
+                    }
                 }
+                None if known != 0 => {}
+                _ => return Err(Error::protocol("no catalogue, where all is new").into()),
             }
             if self.catalogue.load().epoch != 0 {
                 return Ok(());
@@ -69,6 +70,25 @@ impl Objects {
             // Another thread has logged out meanwhile.
             known = 0;
         }
+    }
+
+    /// Shows a view that was asked for in this turn. Answers whether nothing newer is shown.
+    fn show(&self, view: View, turn: u64) -> bool {
+        let mut shown = self.shown.lock();
+        let is_newest = *shown < turn;
+        if is_newest {
+            *shown = turn;
+            let old = self.catalogue.load();
+            let new = CatalogueView::new(view, &old, &mut self.numbers.lock());
+            self.catalogue.store(Arc::new(new));
+        }
+        is_newest
+    }
+
+    /// The turn of whoever asks for a view, or hides objects, now.
+    fn ask(&self) -> u64 {
+        // Orders the backend's view after the logout of an earlier turn.
+        self.asked.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     /// The object of a handle.
@@ -99,7 +119,10 @@ impl Objects {
         let handle = self.numbers.lock().of(made.object.id);
         let _one_at_a_time = self.shown.lock();
         let catalogue = self.catalogue.load();
-        if catalogue.get(handle).is_none() {
+        // Another thread may have logged out since it was made.
+        let attributes = &made.object.attributes;
+        let is_hidden = !catalogue.logged_in && is_private(made.object.id.class, attributes);
+        if !is_hidden && catalogue.get(handle).is_none() {
             self.catalogue.store(Arc::new(catalogue.with(made, handle)));
         }
         handle

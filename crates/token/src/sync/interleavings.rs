@@ -12,7 +12,7 @@ const ORDERS: usize = 20_000;
 
 #[test]
 fn a_waiter_sees_each_change() {
-    in_many_orders(ORDERS, || {
+    in_many_orders(ORDERS, Deadlines::Pass, || {
         let shared = Arc::new((Mutex::new(0), Condvar::new()));
         let adders: Vec<_> = (0..2)
             .map(|_| {
@@ -50,7 +50,7 @@ struct Seen {
 
 #[test]
 fn a_turn_is_for_one_or_for_those_that_share_it() {
-    in_many_orders(ORDERS, || {
+    in_many_orders(ORDERS, Deadlines::Pass, || {
         let turn = Arc::new(Turn::new(0));
         let seen = Arc::new(Mutex::new(Seen::default()));
         let threads: Vec<_> = (0..4)
@@ -73,7 +73,7 @@ fn a_turn_is_for_one_or_for_those_that_share_it() {
 
 #[test]
 fn a_turn_is_shared_again_when_one_has_waited_too_long_to_be_alone() {
-    in_many_orders(ORDERS, || {
+    in_many_orders(ORDERS, Deadlines::Pass, || {
         let turn = Arc::new(Turn::new(()));
         let shares = turn.share();
         let others: Vec<_> = (0..2)

@@ -9,13 +9,18 @@
 
 #[cfg(all(test, shuttle))]
 mod interleavings;
+#[cfg(shuttle)]
+mod orders;
 mod turn;
 
 use std::ops::{Deref, DerefMut};
 #[cfg(not(shuttle))]
 use std::sync as base;
+#[cfg(not(shuttle))]
 use std::time::Instant;
 
+#[cfg(shuttle)]
+pub use orders::{Deadlines, in_many_orders};
 #[cfg(shuttle)]
 pub use shuttle;
 #[cfg(shuttle)]
@@ -26,16 +31,6 @@ use base::{PoisonError, TryLockError};
 
 pub use base::{RwLockReadGuard, RwLockWriteGuard, atomic};
 pub use turn::{SharedTurn, Turn, TurnGuard};
-
-/// Runs `test` in many orders of its threads: `orders` times any of them, and as often one in which threads are
-/// interrupted at three places only, which finds what needs a long time at one place.
-#[cfg(shuttle)]
-pub fn in_many_orders(orders: usize, test: impl Fn() + Send + Sync + 'static) {
-    let test = std::sync::Arc::new(test);
-    let again = std::sync::Arc::clone(&test);
-    shuttle::check_random(move || test(), orders);
-    shuttle::check_pct(move || again(), orders, 3);
-}
 
 /// Mutual exclusion; a thread that panicked with the lock has left the value as it was.
 #[derive(Debug, Default)]
@@ -149,17 +144,6 @@ impl Condvar {
             held
         });
         late
-    }
-
-    /// Others run, and then the wait is over. Whether the deadline has passed is random: shuttle has no time.
-    #[cfg(shuttle)]
-    pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, _deadline: Instant) -> bool {
-        use shuttle::rand::Rng as _;
-
-        guard.held = None;
-        shuttle::thread::yield_now();
-        *guard = guard.of.lock();
-        shuttle::rand::thread_rng().gen_bool(0.2)
     }
 
     fn waits<'a, T>(

@@ -1,9 +1,9 @@
 //! The budget under random orders of threads. A connection that is never resumed is a failure: shuttle reports a
 //! deadlock.
 
-use hsmux_token::sync::in_many_orders;
 use hsmux_token::sync::shuttle::thread;
 use hsmux_token::sync::{Condvar, Mutex};
+use hsmux_token::sync::{Deadlines, in_many_orders};
 
 use super::*;
 
@@ -42,7 +42,7 @@ impl PausableConnection {
 
 #[test]
 fn every_connection_that_waits_gets_its_room() {
-    in_many_orders(ORDERS, || {
+    in_many_orders(ORDERS, Deadlines::Pass, || {
         let budgets = Budgets::default();
         let held = Arc::new(AtomicUsize::new(0));
         let charges: Vec<_> = (0..CONNECTIONS).map(|_| budgets.of(7)).collect();

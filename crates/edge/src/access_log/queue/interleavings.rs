@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use hsmux_token::sync::in_many_orders;
 use hsmux_token::sync::shuttle::thread;
+use hsmux_token::sync::{Deadlines, in_many_orders};
 
 use super::*;
 
@@ -35,7 +35,7 @@ enum Close {
     AtOnce,
 }
 
-fn check(close: Close) {
+fn check(close: Close, deadlines: Deadlines) {
     let run = move || {
         let queue = Arc::new(LineQueue::new("gateway", Box::new(|_| panic!("no room"))));
         let taken = Arc::<Taken>::default();
@@ -68,15 +68,16 @@ fn check(close: Close) {
         assert_eq!(*taken.count.lock(), REQUESTS);
         assert!(queue.begin(), "the thread says that it has ended");
     };
-    in_many_orders(ORDERS, run);
+    in_many_orders(ORDERS, deadlines, run);
 }
 
 #[test]
 fn each_line_wakes_the_thread() {
-    check(Close::WhenAllIsTaken);
+    check(Close::WhenAllIsTaken, Deadlines::Pass);
 }
 
 #[test]
 fn lines_that_wait_at_the_end_are_taken() {
-    check(Close::AtOnce);
+    check(Close::AtOnce, Deadlines::Pass);
+    check(Close::AtOnce, Deadlines::Never);
 }

@@ -221,6 +221,7 @@ impl FigureOptions {
     fn measure(&self) -> bool {
         let mut page = Page::new();
         let wanted: Vec<_> = PARTS.iter().filter(|(name, _)| self.wants(name)).collect();
+        let mut is_written = true;
         for (number, (name, part)) in wanted.iter().enumerate() {
             eprintln!("part {} of {}: {name}", number + 1, wanted.len());
             if let Err(error) = part(self.effort, &mut page) {
@@ -228,12 +229,13 @@ impl FigureOptions {
             }
             // All parts take two hours: an interruption loses only the current one.
             page.coming = wanted[number + 1..].iter().map(|(name, _)| *name).collect();
-            if let Some(file) = &self.file {
-                page.write(file);
-            }
+            let written = self.file.iter().try_for_each(|file| page.write(file));
+            is_written = written
+                .inspect_err(|error| eprintln!("the figures are not written: {error}"))
+                .is_ok();
         }
         page.finish(self.file.as_deref());
-        page.reached()
+        page.reached() && is_written
     }
 
     fn wants(&self, part: &str) -> bool {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use hsmux_bench::Machine;
 use hsmux_bench::compare::{Bound, CompareReport, Figure};
@@ -76,16 +77,24 @@ impl Page {
     /// Prints the result, and the names of the files that [`Self::write`] wrote.
     pub fn finish(&self, file: Option<&Path>) {
         println!("{}", self.verdict());
-        let written = file.into_iter().flat_map(files);
+        let written = file.into_iter().flat_map(|file| files(file, WHOLE));
         written.for_each(|file| println!("{}", file.display()));
     }
 
-    /// Writes `file`.md and `file`.json.
-    pub fn write(&self, file: &Path) {
+    /// Writes `file`.md and `file`.json, or `file`.partial.md and `file`.partial.json if parts are still to be measured.
+    pub fn write(&self, file: &Path) -> io::Result<()> {
         let json = serde_json::to_string_pretty(self).expect("JSON of plain data");
-        for (file, text) in files(file).into_iter().zip([self.markdown(), json + "\n"]) {
-            std::fs::write(&file, text).expect("write the figures");
+        let is_whole = self.coming.is_empty();
+        let names = files(file, if is_whole { WHOLE } else { PARTIAL });
+        for (name, text) in names.iter().zip([self.markdown(), json + "\n"]) {
+            fs::write(name, text)?;
         }
+        if is_whole {
+            for partial in files(file, PARTIAL) {
+                let _ = fs::remove_file(partial);
+            }
+        }
+        Ok(())
     }
 
     fn verdict(&self) -> &'static str {
@@ -133,9 +142,12 @@ impl Page {
     }
 }
 
-/// The page and its data.
-fn files(file: &Path) -> [PathBuf; 2] {
-    ["md", "json"].map(|extension| file.with_extension(extension))
+/// The extensions of the page and its data.
+const WHOLE: [&str; 2] = ["md", "json"];
+const PARTIAL: [&str; 2] = ["partial.md", "partial.json"];
+
+fn files(file: &Path, extensions: [&str; 2]) -> [PathBuf; 2] {
+    extensions.map(|extension| file.with_extension(extension))
 }
 
 fn row(figure: &Figure) -> [String; 5] {
