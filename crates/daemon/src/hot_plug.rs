@@ -8,8 +8,8 @@
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread::{self, Thread};
-use std::time::Duration;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use hsmux_pool::one_round;
 use hsmux_smartcard::ChannelError;
@@ -25,16 +25,19 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
+/// How long the end waits for the thread. It then goes on beside the end of the process, unless pcscd hangs.
+const ENDS_WITHIN: Duration = Duration::from_secs(1);
+
 /// The length of slotDescription (PKCS#11 3.0, section 3.2): longer names of readers are cut.
 const SLOT_NAME: usize = 64;
 
 /// A member that sets this variable uses another pcscd.
 const OTHER_PCSCD: &str = "PCSCLITE_CSOCK_NAME";
 
-/// The thread. It ends with this, or at the next change of a reader.
+/// The thread. It ends with this.
 pub(crate) struct HotPlug {
     ending: Arc<WatchEnd>,
-    thread: Thread,
+    thread: JoinHandle<()>,
 }
 
 #[derive(Default)]
@@ -50,7 +53,7 @@ impl HotPlug {
         let watcher = Watcher {
             running: Arc::downgrade(running),
             ending: Arc::clone(&ending),
-            before: Vec::new(),
+            before: None,
             pause: FIRST_PAUSE,
         };
         let started = thread::Builder::new()
@@ -60,29 +63,30 @@ impl HotPlug {
             let message = format!("no thread to watch readers: {error}");
             Error::pool(Kind::Environment, message)
         })?;
-        Ok(Self {
-            ending,
-            thread: thread.thread().clone(),
-        })
+        Ok(Self { ending, thread })
     }
 }
 
 impl Drop for HotPlug {
     fn drop(&mut self) {
         self.ending.begun.store(true, Ordering::Release);
-        if let Some(waiting) = &*self.ending.waiting.lock() {
-            // On an error it has already ended, or ends at the next change.
-            let _ = waiting.cancel();
+        let until = Instant::now() + ENDS_WITHIN;
+        // Cancelling ends a wait only once it has begun.
+        while !self.thread.is_finished() && Instant::now() < until {
+            if let Some(waiting) = &*self.ending.waiting.lock() {
+                let _ = waiting.cancel();
+            }
+            self.thread.thread().unpark();
+            thread::sleep(Duration::from_millis(2));
         }
-        self.thread.unpark();
     }
 }
 
 struct Watcher {
     running: Weak<Running>,
     ending: Arc<WatchEnd>,
-    /// The readers as they were at the last look.
-    before: Vec<Reader>,
+    /// The readers as they were at the last look; `None` before the first, and after pcscd has gone.
+    before: Option<Vec<Reader>>,
     pause: Duration,
 }
 
@@ -135,6 +139,7 @@ impl Watcher {
                 Ok(None) => {}
                 Err(error) => {
                     self.tell(Vec::new(), |_| error.clone());
+                    self.before = None;
                     return Err(error);
                 }
             }
@@ -151,16 +156,29 @@ impl Watcher {
             let member = config.member(member);
             member.is_none_or(|member| member.env.iter().all(|(name, _)| name != OTHER_PCSCD))
         };
-        for reader in gone(&self.before, &now) {
-            tracing::info!(reader, "a card has gone");
+        let before = self.before.take();
+        let left = match &before {
+            Some(before) => gone(before, &now),
+            None => empty(&now),
+        };
+        for reader in left {
+            if before.is_some() {
+                tracing::info!(reader, "a card has gone");
+            }
             pool.token_left(&slot(reader), &why(reader).to_string(), ours);
         }
-        for reader in gone(&now, &self.before) {
+        for reader in gone(&now, &before.unwrap_or_default()) {
             tracing::info!(reader, "a card has come");
             pool.token_came(&slot(reader));
         }
-        self.before = now;
+        self.before = Some(now);
     }
+}
+
+/// The readers without a card. At the first look, a member's card may have been removed since the member served.
+fn empty(now: &[Reader]) -> Vec<&str> {
+    let empty = now.iter().filter(|reader| reader.card == CardState::Empty);
+    empty.map(|reader| reader.name.as_str()).collect()
 }
 
 /// The readers whose card of `then` is no longer there `now`. With the arguments swapped: the readers that have got a
@@ -223,6 +241,7 @@ mod tests {
         assert_eq!(gone(&before, &now), ["pulled", "swapped", "stick"]);
         assert_eq!(gone(&now, &before), ["swapped", "filled", "new"]);
         assert!(gone(&now, &now).is_empty());
+        assert_eq!(empty(&now), ["pulled", "empty"]);
     }
 
     #[test]
