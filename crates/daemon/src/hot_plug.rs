@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread::{self, JoinHandle};
+use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 use hsmux_pool::one_round;
@@ -43,6 +43,8 @@ pub(crate) struct HotPlug {
 #[derive(Default)]
 struct WatchEnd {
     begun: AtomicBool,
+    /// Set by the thread at its end.
+    is_over: AtomicBool,
     waiting: Mutex<Option<WatchCanceller>>,
 }
 
@@ -70,13 +72,25 @@ impl HotPlug {
 impl Drop for HotPlug {
     fn drop(&mut self) {
         self.ending.begun.store(true, Ordering::Release);
+        let (ending, watcher) = (Arc::clone(&self.ending), self.thread.thread().clone());
+        // A pcscd that hangs may keep it for ever.
+        let canceller = thread::Builder::new().name("hsmux-readers-end".into());
+        let _ = canceller.spawn(move || ending.cancel(&watcher));
         let until = Instant::now() + ENDS_WITHIN;
-        // Cancelling ends a wait only once it has begun.
         while !self.thread.is_finished() && Instant::now() < until {
-            if let Some(waiting) = &*self.ending.waiting.lock() {
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl WatchEnd {
+    /// Ends each wait of the thread. Cancelling ends one only once it has begun.
+    fn cancel(&self, watcher: &Thread) {
+        while !self.is_over.load(Ordering::Acquire) {
+            if let Some(waiting) = &*self.waiting.lock() {
                 let _ = waiting.cancel();
             }
-            self.thread.thread().unpark();
+            watcher.unpark();
             thread::sleep(Duration::from_millis(2));
         }
     }
@@ -100,7 +114,9 @@ impl Watcher {
                     .err()
             };
             let error = one_round("the readers' watch", look).flatten();
-            *self.ending.waiting.lock() = None;
+            // Released without the lock: that may take long.
+            let last = self.ending.waiting.lock().take();
+            drop(last);
             if error.is_some() && error != said {
                 let error = error.as_ref().map(ToString::to_string).unwrap_or_default();
                 tracing::info!("no readers are watched: {error}");
@@ -109,6 +125,7 @@ impl Watcher {
             thread::park_timeout(self.pause);
             self.pause = (2 * self.pause).min(LONGEST_PAUSE);
         }
+        self.ending.is_over.store(true, Ordering::Release);
     }
 
     /// Waits until a member may be a card. `false` if the daemon ends.
@@ -176,8 +193,15 @@ impl Watcher {
 }
 
 /// The readers without a card. At the first look, a member's card may have been removed since the member served.
+/// Readers whose slots have the same name count as one.
 fn empty(now: &[Reader]) -> Vec<&str> {
-    let empty = now.iter().filter(|reader| reader.card == CardState::Empty);
+    let is_empty = |reader: &&Reader| {
+        let mut same = now
+            .iter()
+            .filter(|other| slot(&other.name) == slot(&reader.name));
+        same.all(|other| other.card == CardState::Empty)
+    };
+    let empty = now.iter().filter(is_empty);
     empty.map(|reader| reader.name.as_str()).collect()
 }
 
@@ -242,6 +266,10 @@ mod tests {
         assert_eq!(gone(&now, &before), ["swapped", "filled", "new"]);
         assert!(gone(&now, &now).is_empty());
         assert_eq!(empty(&now), ["pulled", "empty"]);
+        let twins = ["contact", "contactless"].map(|end| format!("{}{end}", "x".repeat(64)));
+        let [contact, contactless] = &twins;
+        let now = [reader(contact, true, 1), reader(contactless, false, 0)];
+        assert!(empty(&now).is_empty(), "one slot name for both");
     }
 
     #[test]

@@ -49,11 +49,12 @@ impl App {
 
     /// True after a successful C_Login.
     pub fn is_user(&self) -> bool {
-        self.user.load(Ordering::Acquire)
+        self.user.load(Ordering::SeqCst)
     }
 
     pub(crate) fn set_user(&self, user: bool) {
-        self.user.store(user, Ordering::Release);
+        // In one order with the count of sessions: whoever changes one of both then looks at the other.
+        self.user.store(user, Ordering::SeqCst);
     }
 
     /// True if private objects may be used: after C_Login, or without a PIN to give.
@@ -93,16 +94,13 @@ impl App {
         Ok(())
     }
 
-    /// The handle of a new object, if it may still be seen.
+    /// The handle of a new object. A private session object ends if another thread has logged out since its template
+    /// was checked.
     pub(crate) fn made(&self, handle: u64) -> Result<u64> {
-        let is_public = || {
-            let entry = self.objects.get(handle);
-            entry.is_ok_and(|entry| !entry.is_private())
-        };
-        if self.sees_private() || is_public() {
+        let is_over = |entry: &ObjectEntry| !entry.is_token() && entry.is_private();
+        if self.sees_private() || !self.objects.get(handle).is_ok_and(|entry| is_over(&entry)) {
             return Ok(handle);
         }
-        // Another thread has logged out since the template was checked.
         self.end_objects(|entry| entry.handle == handle);
         Err(Rv(CKR_USER_NOT_LOGGED_IN))
     }

@@ -15,7 +15,7 @@ impl App {
     pub fn login(&self, session: u64, user: CK_USER_TYPE, pin: Secret) -> Result {
         self.sessions.get(session)?;
         match user {
-            CKU_USER => self.in_turn(session, || self.begin_login(pin)),
+            CKU_USER => self.in_turn(session, || self.begin_login(session, pin)),
             CKU_CONTEXT_SPECIFIC => self.unlock(session, &pin),
             CKU_SO if self.sessions.any_read_only() => Err(Rv(CKR_SESSION_READ_ONLY_EXISTS)),
             CKU_SO if self.is_user() => Err(Rv(CKR_USER_ANOTHER_ALREADY_LOGGED_IN)),
@@ -27,6 +27,7 @@ impl App {
     /// C_Logout: operations with private keys end, private session objects go, and private token
     /// objects are hidden.
     pub fn logout(&self, session: u64) -> Result {
+        self.sessions.get(session)?;
         self.in_turn(session, || self.end_login())
     }
 
@@ -45,7 +46,7 @@ impl App {
         done
     }
 
-    fn begin_login(&self, pin: Secret) -> Result {
+    fn begin_login(&self, session: u64, pin: Secret) -> Result {
         if self.is_user() {
             return Err(Rv(CKR_USER_ALREADY_LOGGED_IN));
         }
@@ -54,6 +55,10 @@ impl App {
             self.pin_refused.store(answer.is_err(), Ordering::Relaxed);
         }
         answer?;
+        if let Err(closed) = self.sessions.get(session) {
+            self.forget_user();
+            return Err(closed);
+        }
         self.set_user(true);
         // The login is valid. If the catalogue cannot be read now, the next search reads it.
         let _ = self.objects.reread(&*self.backend);

@@ -66,9 +66,8 @@ impl App {
         }
         let attributes = complete_here(Class::PUBLIC_KEY, &whole)?;
         self.take_away(half)?;
-        Ok(self
-            .objects
-            .insert(ObjectLocation::Here, session, attributes))
+        let here = ObjectLocation::Here;
+        self.made(self.objects.insert(here, session, attributes))
     }
 
     fn take_away(&self, made: &Made) -> Result {

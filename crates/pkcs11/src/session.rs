@@ -54,7 +54,7 @@ impl Sessions {
             writes,
             state: Mutex::default(),
         };
-        self.open.fetch_add(1, Ordering::Relaxed);
+        self.open.fetch_add(1, Ordering::SeqCst);
         self.writing.fetch_add(writes.into(), Ordering::Relaxed);
         self.shard(handle).write().insert(handle, Arc::new(session));
         handle
@@ -87,7 +87,7 @@ impl Sessions {
     }
 
     fn closed(&self, session: &Session) {
-        self.open.fetch_sub(1, Ordering::Relaxed);
+        self.open.fetch_sub(1, Ordering::SeqCst);
         self.writing
             .fetch_sub(session.writes.into(), Ordering::Relaxed);
     }
@@ -106,7 +106,7 @@ impl Sessions {
 
     /// How many are open, and how many of them are read/write.
     pub fn count(&self) -> (u64, u64) {
-        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let count = |count: &AtomicU64| count.load(Ordering::SeqCst);
         (count(&self.open), count(&self.writing))
     }
 

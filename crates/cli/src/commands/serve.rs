@@ -43,8 +43,10 @@ impl Serve {
         context.load_to_serve()?;
         let file = std::path::absolute(context.file())?;
         let daemon = self.start(&file).map_err(advised)?;
-        daemon.run()?;
-        Ok(Exit::Done)
+        let ended = daemon.run();
+        drop(daemon);
+        ended?;
+        hsmux_daemon::leave()
     }
 
     fn start(&self, file: &Path) -> anyhow::Result<Daemon> {

@@ -55,8 +55,9 @@ impl Backend for EmbeddedBackend {
 
     fn view(&self, known: u64) -> Result<Option<View>> {
         let snapshot = self.token.objects()?;
-        // Epochs of a view start at 1: a caller without a view says 0.
-        let epoch = snapshot.epoch + 1;
+        let logged_in = self.user.load(Ordering::Acquire);
+        // Epochs of a view are not 0: a caller without a view says 0.
+        let epoch = (snapshot.epoch + 1) << 1 | u64::from(logged_in);
         if epoch == known {
             return Ok(None);
         }
@@ -69,7 +70,6 @@ impl Backend for EmbeddedBackend {
             TokenFlags::PROTECTED_AUTHENTICATION_PATH,
             self.pin.is_none(),
         );
-        let logged_in = self.user.load(Ordering::Acquire);
         let is_shown =
             |object: &&Object| logged_in || !is_private(object.id.class, &object.attributes);
         let objects = snapshot.objects.iter().filter(is_shown);

@@ -6,7 +6,7 @@ use arc_swap::{ArcSwap, Guard};
 use hsmux_token::ck::CKR_OBJECT_HANDLE_INVALID;
 use hsmux_token::sync::atomic::{AtomicU64, Ordering};
 use hsmux_token::sync::{Mutex, RwLock};
-use hsmux_token::{Attributes, Error, Made, NameMap};
+use hsmux_token::{Attributes, Class, Error, Made, NameMap};
 use hsmux_wire::View;
 
 use super::handles::HandleNumbers;
@@ -119,9 +119,11 @@ impl Objects {
         let handle = self.numbers.lock().of(made.object.id);
         let _one_at_a_time = self.shown.lock();
         let catalogue = self.catalogue.load();
-        // Another thread may have logged out since it was made.
-        let attributes = &made.object.attributes;
-        let is_hidden = !catalogue.logged_in && is_private(made.object.id.class, attributes);
+        // Another thread may have logged out since a key was made.
+        let class = made.object.id.class;
+        let is_secret = matches!(class, Class::PRIVATE_KEY | Class::SECRET_KEY);
+        let is_private = is_private(class, &made.object.attributes);
+        let is_hidden = is_secret && is_private && !catalogue.logged_in;
         if !is_hidden && catalogue.get(handle).is_none() {
             self.catalogue.store(Arc::new(catalogue.with(made, handle)));
         }

@@ -95,10 +95,11 @@ pub(super) fn reader(state: &ReaderState) -> Reader {
             in_use: flags.contains(State::INUSE),
             exclusive: flags.contains(State::EXCLUSIVE),
         }
-    } else if flags.intersects(State::UNAVAILABLE | State::UNKNOWN) {
-        CardState::Unavailable
-    } else {
+    } else if flags.contains(State::EMPTY) {
         CardState::Empty
+    } else {
+        // Also without any flag: pcscd has not looked yet.
+        CardState::Unavailable
     };
     Reader {
         name: state.name().to_string_lossy().into_owned(),
