@@ -41,7 +41,7 @@ impl App {
         // It may have been closed meanwhile.
         let done = self.sessions.get(session).and_then(|_| work());
         drop(turn);
-        // Who closed the last session meanwhile has left this to the turn's holder.
+        // A thread that closed the last session meanwhile has left this to the turn's holder.
         self.end_with_sessions();
         done
     }

@@ -19,7 +19,7 @@ const CONFIGURATION: &str =
 
 /// What reached the daemon.
 #[derive(Default)]
-struct Daemon {
+struct ModelDaemon {
     sent: Mutex<Sent>,
     changed: Condvar,
 }
@@ -34,7 +34,7 @@ struct Sent {
 }
 
 /// As the sender's thread, with a daemon that answers at once.
-fn send_all(state: &RecorderState, daemon: &Daemon) {
+fn send_all(state: &RecorderState, daemon: &ModelDaemon) {
     while let Some(event) = state.next() {
         let mut sent = daemon.sent.lock();
         match event.kind {
@@ -76,7 +76,7 @@ fn check(end: End, deadlines: Deadlines) {
     let run = move || {
         let (state, daemon) = (
             Arc::new(RecorderState::new(&config)),
-            Arc::<Daemon>::default(),
+            Arc::<ModelDaemon>::default(),
         );
         let sender = {
             let (state, daemon) = (Arc::clone(&state), Arc::clone(&daemon));
