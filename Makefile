@@ -13,7 +13,7 @@ programs = $(production) -p hsmux-lab
 .PHONY: help build test demo bench attacks cluster fuzz interleavings simulate judges tsan docs advisories sbom reproduce install uninstall clean lint
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 build: ## The programs and the module, optimised, in target/release (installs what a build needs; LAB=no: no hsmux-lab)
 	scripts/deps.sh build

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Takes precedence over the other one.
+# cargo would prefer it to RUSTFLAGS.
 unset CARGO_ENCODED_RUSTFLAGS
 export RUSTFLAGS="${RUSTFLAGS-} --cfg shuttle -D warnings"
 packages=(-p hsmux-audit -p hsmux-edge -p hsmux-pkcs11 -p hsmux-service -p hsmux-token -p hsmux-wire)

@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread::{self, JoinHandle, Thread};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use hsmux_pool::one_round;
@@ -25,7 +25,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
-/// How long the end waits for the thread. It then goes on beside the end of the process, unless pcscd hangs.
+/// How long the end waits for the thread. Only a pcscd that hangs keeps the thread longer.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// The length of slotDescription (PKCS#11 3.0, section 3.2): longer names of readers are cut.
@@ -37,14 +37,12 @@ const OTHER_PCSCD: &str = "PCSCLITE_CSOCK_NAME";
 /// The thread. It ends with this.
 pub(crate) struct HotPlug {
     ending: Arc<WatchEnd>,
-    thread: JoinHandle<()>,
+    thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
 struct WatchEnd {
     begun: AtomicBool,
-    /// Set by the thread at its end.
-    is_over: AtomicBool,
     waiting: Mutex<Option<WatchCanceller>>,
 }
 
@@ -65,19 +63,27 @@ impl HotPlug {
             let message = format!("no thread to watch readers: {error}");
             Error::pool(Kind::Environment, message)
         })?;
-        Ok(Self { ending, thread })
+        Ok(Self {
+            ending,
+            thread: Some(thread),
+        })
     }
 }
 
 impl Drop for HotPlug {
     fn drop(&mut self) {
         self.ending.begun.store(true, Ordering::Release);
-        let (ending, watcher) = (Arc::clone(&self.ending), self.thread.thread().clone());
-        // A pcscd that hangs may keep it for ever.
+        let Some(watcher) = self.thread.take() else {
+            return;
+        };
+        let ending = Arc::clone(&self.ending);
+        // On a thread, because SCardCancel also waits for pcscd.
         let canceller = thread::Builder::new().name("hsmux-readers-end".into());
-        let _ = canceller.spawn(move || ending.cancel(&watcher));
+        let Ok(canceller) = canceller.spawn(move || ending.cancel(&watcher)) else {
+            return;
+        };
         let until = Instant::now() + ENDS_WITHIN;
-        while !self.thread.is_finished() && Instant::now() < until {
+        while !canceller.is_finished() && Instant::now() < until {
             thread::sleep(Duration::from_millis(2));
         }
     }
@@ -85,12 +91,12 @@ impl Drop for HotPlug {
 
 impl WatchEnd {
     /// Ends each wait of the thread. Cancelling ends one only once it has begun.
-    fn cancel(&self, watcher: &Thread) {
-        while !self.is_over.load(Ordering::Acquire) {
+    fn cancel(&self, watcher: &JoinHandle<()>) {
+        while !watcher.is_finished() {
             if let Some(waiting) = &*self.waiting.lock() {
                 let _ = waiting.cancel();
             }
-            watcher.unpark();
+            watcher.thread().unpark();
             thread::sleep(Duration::from_millis(2));
         }
     }
@@ -125,7 +131,6 @@ impl Watcher {
             thread::park_timeout(self.pause);
             self.pause = (2 * self.pause).min(LONGEST_PAUSE);
         }
-        self.ending.is_over.store(true, Ordering::Release);
     }
 
     /// Waits until a member may be a card. `false` if the daemon ends.
